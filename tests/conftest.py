@@ -1,0 +1,69 @@
+"""Shared fixtures: one Postgres for the session, one fresh database for each test that asks."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from mainspring.devpg import DevPostgres, find_binaries
+from mainspring.errors import DevPostgresError
+
+# A crash of the machine loses this server's data, and nobody minds.  Everything else is as in a
+# served one, so that plans and locks are those of production.
+FAST_SETTINGS = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "128MB"}
+
+SEED = int(os.environ.get("MAINSPRING_SEED") or random.SystemRandom().getrandbits(32))
+
+_database_numbers = itertools.count(1)
+
+
+def pytest_report_header() -> list[str]:
+    try:
+        from mainspring.wheel import IMPLEMENTATION  # noqa: PLC0415  may not be built yet
+    except ImportError as problem:
+        kind = str(problem)
+    else:
+        kind = IMPLEMENTATION
+    try:
+        binaries = find_binaries()
+        postgres = "{}.{}".format(*binaries.version) + f" in {binaries.bin_dir}"
+    except DevPostgresError as problem:
+        postgres = problem.message
+    return [
+        f"mainspring extensions: {kind}",
+        f"mainspring postgres: {postgres}",
+        f"mainspring seed: {SEED} (repeat with MAINSPRING_SEED={SEED})",
+    ]
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> random.Random:
+    """Randomness of one test: its own stream of the session's seed, whatever ran before it."""
+    return random.Random(f"{SEED} {request.node.nodeid}")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[DevPostgres]:
+    """A throw-away server for the whole session."""
+    with DevPostgres(settings=FAST_SETTINGS) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def migrated_template(postgres_server: DevPostgres) -> str:
+    """Name of the database that every test's database is a copy of."""
+    name = "template_mainspring"
+    postgres_server.create_database(name)
+    return name
+
+
+@pytest.fixture
+def dsn(postgres_server: DevPostgres, migrated_template: str) -> Iterator[str]:
+    """Connection string of a database of this test's own, dropped afterwards."""
+    name = f"test_{next(_database_numbers)}"
+    yield postgres_server.create_database(name, migrated_template)
+    postgres_server.drop_database(name)
