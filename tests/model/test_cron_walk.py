@@ -1,0 +1,262 @@
+"""Cron occurrences against a slow walk that only knows what a wall clock shows.
+
+The walk steps through UTC half minutes, asks zoneinfo what the clock reads, and remembers the
+furthest it has read.  It knows no rule about gaps or overlaps: a fixed time fires when the clock
+first reads it or has passed it, an interval-like one whenever the clock reads it.  Expressions are
+generated together with the values they mean, so no parser stands between.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mainspring.cron import (
+    Schedule,
+    count_occurrences,
+    latest_occurrence_us,
+    next_occurrence_us,
+    parse_schedule,
+)
+
+US = 1_000_000
+STEP_S = 30
+WINDOW_S = 60 * 3600
+WARM_UP_S = 26 * 3600
+
+ZONES = (
+    "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "America/Santiago", "America/Nuuk",
+    "Asia/Tehran", "Africa/Casablanca", "Pacific/Apia", "Africa/Monrovia", "Antarctica/Troll",
+    "Antarctica/Vostok", "Europe/Dublin", "America/Sao_Paulo", "Asia/Kathmandu",
+    "Pacific/Kwajalein", "Africa/Cairo", "Asia/Gaza", "Pacific/Chatham", "UTC",
+)  # fmt: skip
+
+
+class Expression(NamedTuple):
+    """An expression with what each field means, worked out where the text was made."""
+
+    text: str
+    values: tuple[frozenset[int], ...]
+    stars: tuple[bool, ...]
+
+    def matches_day(self, day: date) -> bool:
+        by_day = day.day in self.values[2]
+        by_weekday = day.isoweekday() % 7 in self.values[4]
+        if self.stars[2] or self.stars[4]:
+            return day.month in self.values[3] and by_day and by_weekday
+        return day.month in self.values[3] and (by_day or by_weekday)
+
+    def matches(self, wall: datetime) -> bool:
+        return (
+            wall.minute in self.values[0]
+            and wall.hour in self.values[1]
+            and self.matches_day(wall.date())
+        )
+
+
+@functools.cache
+def zone_of(name: str) -> ZoneInfo:
+    path = importlib.resources.files("tzdata").joinpath("zoneinfo", *name.split("/"))
+    with path.open("rb") as file:
+        return ZoneInfo.from_file(file, key=name)
+
+
+@functools.cache
+def changes_of(name: str) -> tuple[int, ...]:
+    """Days, in seconds since the epoch, on which the zone's offset changes, 1970 to 2037."""
+    zone = zone_of(name)
+    days = range(86_400, 2_145_916_800, 86_400)
+    offsets = [datetime.fromtimestamp(day, zone).utcoffset() for day in days]
+    found = [day for day, a, b in zip(days, offsets, offsets[1:], strict=False) if a != b]
+    return tuple(found) or (1_780_923_600 // 86_400 * 86_400,)
+
+
+@functools.lru_cache(maxsize=64)
+def walls_of(name: str, start_s: int) -> list[datetime]:
+    """What the clock reads at each step from WARM_UP_S before `start_s` to the window's end."""
+    zone = zone_of(name)
+    steps = range(start_s - WARM_UP_S, start_s + WINDOW_S + 1, STEP_S)
+    return [datetime.fromtimestamp(step, zone).replace(tzinfo=None) for step in steps]
+
+
+def walk(expression: Expression, zone_name: str, start_s: int) -> list[int]:
+    """Give the occurrences in (start_s, start_s + WINDOW_S], in microseconds."""
+    is_interval_like = expression.stars[1]
+    minute = timedelta(minutes=1)
+    found: list[int] = []
+    furthest: datetime | None = None
+    for index, wall in enumerate(walls_of(zone_name, start_s)):
+        at_s = start_s - WARM_UP_S + index * STEP_S
+        if is_interval_like:
+            fires = wall.second == 0 and expression.matches(wall)
+        else:
+            fires = False
+            reading = wall.replace(second=0)
+            while furthest is not None and reading > furthest and not fires:
+                fires = expression.matches(reading)
+                reading -= minute
+            furthest = max(furthest or wall, wall)
+        if fires and at_s > start_s:
+            found.append(at_s * US)
+    return found
+
+
+def occurrences_by_next(schedule: Schedule, after_us: int, until_us: int) -> list[int]:
+    found: list[int] = []
+    while True:
+        next_us = next_occurrence_us(schedule, after_us)
+        if next_us is None or next_us > until_us:
+            return found
+        assert next_us > after_us
+        found.append(next_us)
+        after_us = next_us
+
+
+def field_strategy(
+    low: int, high: int, names: tuple[str, ...] = (), *, star: int, near: tuple[int, ...] = ()
+) -> st.SearchStrategy[tuple[str, frozenset[int], bool]]:
+    """One field as (text, values, starts with a star); `star` is the weight of a bare star."""
+    whole = frozenset(range(low, high + 1))
+
+    @st.composite
+    def item(draw: Callable[..., int]) -> tuple[str, frozenset[int]]:
+        shape = draw(st.integers(0, 4))
+        first = draw(st.sampled_from(near) if near else st.integers(low, high))
+        if shape <= 1:
+            word = names[first - low] if names and shape == 1 else str(first)
+            return word, frozenset({first})
+        last = draw(st.integers(first, high))
+        if shape == 2:
+            return f"{first}-{last}", frozenset(range(first, last + 1))
+        step = draw(st.integers(1, high - low + 1))
+        if shape == 3:
+            return f"{first}-{last}/{step}", frozenset(range(first, last + 1, step))
+        return f"*/{step}", frozenset(range(low, high + 1, step))
+
+    def join(items: list[tuple[str, frozenset[int]]]) -> tuple[str, frozenset[int], bool]:
+        text = ",".join(text for text, _ in items)
+        return text, frozenset().union(*(values for _, values in items)), text.startswith("*")
+
+    lists = st.lists(item(), min_size=1, max_size=3).map(join)
+    return st.one_of(*[st.just(("*", whole, True))] * star, lists)
+
+
+MONTHS = ("jan", "FEB", "mar", "Apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+WEEKDAYS = ("sun", "Mon", "tue", "wed", "THU", "fri", "sat")
+
+
+def expressions(*, star: int) -> st.SearchStrategy[Expression]:
+    """Expressions; the more `star`, the more days match."""
+
+    def join(fields: tuple[tuple[str, frozenset[int], bool], ...]) -> Expression:
+        texts, values, stars = zip(*fields, strict=True)
+        return Expression(" ".join(texts), values, stars)
+
+    return st.tuples(
+        field_strategy(0, 59, star=1),
+        field_strategy(0, 23, star=1, near=(0, 0, 1, 1, 2, 2, 3, 3, 4, 12, 22, 23)),
+        field_strategy(1, 31, star=star),
+        field_strategy(1, 12, MONTHS, star=star),
+        field_strategy(0, 6, WEEKDAYS, star=star),
+    ).map(join)
+
+
+@st.composite
+def places(draw: Callable[..., int]) -> tuple[str, int]:
+    """A zone and an instant within three days of one of its changes, not always on a minute."""
+    name = str(draw(st.sampled_from(ZONES)))
+    change_s = draw(st.sampled_from(changes_of(name)))
+    shift = draw(st.integers(-48, 24)) * 3600 + draw(st.sampled_from((0, 0, 1800, 930, 30)))
+    return name, max(WARM_UP_S, change_s + shift)
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
+@given(expression=expressions(star=4), place=places(), data=st.data())
+def test_occurrences_are_those_of_a_walk_over_half_minutes(
+    expression: Expression, place: tuple[str, int], data: st.DataObject
+) -> None:
+    """Around any change of any zone: next, latest and count agree with the walk."""
+    zone_name, start_s = place
+    schedule = parse_schedule(expression.text, zone_name, anchor_us=0)
+    expected = walk(expression, zone_name, start_s)
+    start_us, end_us = start_s * US, (start_s + WINDOW_S) * US
+
+    assert expected == occurrences_by_next(schedule, start_us, end_us)
+
+    at_us = data.draw(st.integers(start_us, end_us))
+    seen = [each for each in expected if each <= at_us]
+    assert len(seen) == count_occurrences(schedule, start_us, at_us)
+    if seen:
+        assert seen[-1] == latest_occurrence_us(schedule, at_us)
+        assert seen[-1] == next_occurrence_us(schedule, seen[-1] - 1)
+    later = [each for each in expected if each > at_us]
+    if later:
+        assert later[0] == next_occurrence_us(schedule, at_us)
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None)
+@given(expression=expressions(star=1), first=st.dates(date(1970, 1, 1), date(2200, 1, 1)))
+def test_days_are_those_of_a_walk_over_the_calendar(expression: Expression, first: date) -> None:
+    """Over 6 years in UTC the days with occurrences are those a plain test of each day finds."""
+    text = " ".join(["0", "0", *expression.text.split()[2:]])
+    never_fires = not any(
+        expression.matches_day(date(2000, 1, 1) + timedelta(days=number)) for number in range(366)
+    )
+    if never_fires:
+        return
+    schedule = parse_schedule(text, "UTC", anchor_us=0)
+    start = int(datetime(first.year, first.month, first.day, tzinfo=UTC).timestamp()) * US
+    days = [first + timedelta(days=number) for number in range(6 * 366)]
+    expected = [
+        start + number * 86_400 * US
+        for number, day in enumerate(days)
+        if expression.matches_day(day)
+    ]
+    end_us = start + (6 * 366 - 1) * 86_400 * US
+
+    assert len(expected) == count_occurrences(schedule, start - 1, end_us)
+    assert expected[:40] == occurrences_by_next(schedule, start - 1, end_us)[:40]
+    at_us = end_us
+    backwards: list[int] = []
+    while len(backwards) < 20 and (found_us := latest_occurrence_us(schedule, at_us)) is not None:
+        if found_us < start:
+            break
+        backwards.append(found_us)
+        at_us = found_us - 1
+    assert expected[::-1][:20] == backwards
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    expression=expressions(star=2),
+    zone_name=st.sampled_from(ZONES),
+    after_us=st.integers(0, 2_145_916_800 * US),
+)
+def test_every_answer_is_later_and_nothing_lies_between(
+    expression: Expression, zone_name: str, after_us: int
+) -> None:
+    """The next occurrence after `after` is the latest at itself, and the only one counted."""
+    if not any(
+        expression.matches_day(date(2000, 1, 1) + timedelta(days=number)) for number in range(366)
+    ):
+        return
+    schedule = parse_schedule(expression.text, zone_name, anchor_us=0)
+    next_us = next_occurrence_us(schedule, after_us)
+
+    assert next_us is not None
+    assert next_us > after_us
+    assert next_us == latest_occurrence_us(schedule, next_us)
+    assert count_occurrences(schedule, after_us, next_us) == 1
+    assert count_occurrences(schedule, after_us, next_us - 1) == 0
+    latest_us = latest_occurrence_us(schedule, next_us - 1)
+    assert latest_us is None or latest_us <= after_us
