@@ -133,7 +133,13 @@ def inspect(directory: Path) -> Binaries:
     """Return what a directory holds; raise DevPostgresError where it cannot run a server."""
     for name in NEEDED:
         program = directory / name
-        if not program.is_file():
+        try:
+            is_there = program.is_file()
+        except OSError as problem:
+            raise DevPostgresError(
+                f"cannot look at {program}: {problem.strerror}", hint=_INSTALL_HINT
+            ) from problem
+        if not is_there:
             raise DevPostgresError(f"there is no {name} in {directory}", hint=_INSTALL_HINT)
         if not os.access(program, os.X_OK):
             raise DevPostgresError(f"{program} is not executable", hint=_INSTALL_HINT)
@@ -197,9 +203,9 @@ def _system_directories() -> Iterator[Path]:
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         # Distributions put links on PATH; the programs look for their share files beside
         # themselves, so the link is followed.
-        program = Path(folder, "postgres") if folder else None
-        if program is not None and program.is_file():
-            yield program.resolve().parent
+        program = shutil.which("postgres", path=folder) if folder else None
+        if program is not None:
+            yield Path(program).resolve().parent
 
 
 def _wheel_directories() -> Iterator[Path]:
