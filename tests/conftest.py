@@ -11,6 +11,7 @@ import pytest
 
 from mainspring.devpg import DevPostgres, find_binaries
 from mainspring.errors import DevPostgresError
+from mainspring.store.migrate import migrate
 
 # A crash of the machine loses this server's data, and nobody minds.  Everything else is as in a
 # served one, so that plans and locks are those of production.
@@ -57,7 +58,7 @@ def postgres_server() -> Iterator[DevPostgres]:
 def migrated_template(postgres_server: DevPostgres) -> str:
     """Name of the database that every test's database is a copy of."""
     name = "template_mainspring"
-    postgres_server.create_database(name)
+    migrate(postgres_server.create_database(name))
     return name
 
 

@@ -1,0 +1,71 @@
+"""Translates psycopg's errors into those of `mainspring.errors`.
+
+Source: PostgreSQL manual, Appendix A, "PostgreSQL Error Codes".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import psycopg
+
+from mainspring.errors import (
+    MainspringError,
+    MigrationRefused,
+    PoolerDetected,
+    StatementRetry,
+    StoreUnavailable,
+)
+
+RETRY_STATES: Final = frozenset({"40001", "40P01", "55P03"})
+"""Serialization failure, deadlock, lock not available: rolled back, may be repeated as it is."""
+
+UNAVAILABLE_CLASSES: Final = frozenset({"08", "53", "57"})
+"""Connection lost, out of resources, ended by an operator or a time-out."""
+
+UNAVAILABLE_STATES: Final = frozenset({"25006", "25P03", "25P04"})
+"""Read only (a standby was asked), idle in a transaction or transaction too long."""
+
+SCHEMA_STATES: Final = frozenset({"3F000", "42P01", "42703", "42704", "42883"})
+"""Something of the schema is not there."""
+
+
+def translate(error: psycopg.Error) -> MainspringError | None:
+    """Return our error for one of psycopg's; None where only a bug of ours explains it."""
+    state = error.sqlstate
+    said = str(error).strip().split("\n", maxsplit=1)[0]
+    if state is None:
+        if "unsupported startup parameter" in said:
+            return PoolerDetected(
+                "a pooler refuses our session settings",
+                detail=said,
+                hint="Point the DSN at the server itself.",
+            )
+        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+            return StoreUnavailable("the database cannot be reached", detail=said)
+        return None
+    if state in RETRY_STATES:
+        return StatementRetry(f"statement rolled back with {state}", detail=said)
+    if state in UNAVAILABLE_STATES or state[:2] in UNAVAILABLE_CLASSES:
+        return StoreUnavailable(f"the database ended the statement with {state}", detail=said)
+    if state in SCHEMA_STATES:
+        return MigrationRefused(
+            f"the schema in the database does not fit: {state}",
+            detail=said,
+            hint="Run `mainspring migrate` with this release.",
+        )
+    return None
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise our errors instead of psycopg's; what is not translated passes through."""
+    try:
+        yield
+    except psycopg.Error as error:
+        ours = translate(error)
+        if ours is None:
+            raise
+        raise ours from error

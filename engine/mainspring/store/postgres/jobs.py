@@ -1,0 +1,190 @@
+"""Definitions in Postgres: registered, read, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+
+from mainspring.errors import Conflict, InvalidInput
+from mainspring.instants import INFINITY_US
+from mainspring.model import (
+    Backoff,
+    Definition,
+    Job,
+    JobId,
+    JobStatus,
+    MissedWindow,
+    NewJob,
+    shard_of,
+)
+from mainspring.store.postgres.arrays import Bigints, Booleans, Instants, Integers, Texts
+from mainspring.store.postgres.connection import Session
+from mainspring.store.postgres.database import Database, Part
+
+
+class PostgresJobs(Part):
+    """The facet `JobStore`; see `mainspring.store.protocol`."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._shard_count = 0
+
+    def take_ids(self, count: int) -> list[int]:
+        """Give out ids that were never given out before."""
+        return [number for (number,) in self._database.rows_of("take_ids", count=count)]
+
+    def was_given_out(self, job_id: int) -> bool:
+        """Return whether this id was ever given out."""
+        ((last_id,),) = self._database.rows_of("last_id")
+        return 0 < job_id <= int(last_id)
+
+    def add_jobs(self, jobs: Sequence[NewJob]) -> list[JobId]:
+        """Register definitions and their cursors, all or none; announces them by a hint.
+
+        Raises
+        ------
+        Conflict
+            The database has no shards yet.
+        InvalidInput
+            A value does not fit its column; the caller's validation let it through.
+        """
+        if not jobs:
+            return []
+        shard_count = self._count_shards_once()
+        job_ids = [JobId(number) for number in self.take_ids(len(jobs))]
+        shards = [shard_of(job_id, shard_count) for job_id in job_ids]
+        columns = _columns(job_ids, shards, jobs)
+        try:
+            self._database.rows_of("insert_jobs", **columns)
+        except (psycopg.DataError, psycopg.IntegrityError, OverflowError, UnicodeError) as error:
+            said = str(error).strip().split("\n", maxsplit=1)[0]
+            raise InvalidInput("a value of a job does not fit its column", detail=said) from error
+        return job_ids
+
+    def _count_shards_once(self) -> int:
+        """Return the number of shards, which never changes while processes run."""
+        if not self._shard_count:
+            ((self._shard_count,),) = self._database.rows_of("count_shards")
+        if not self._shard_count:
+            raise Conflict("the database has no shards", hint="Make the shards first.")
+        return self._shard_count
+
+    def get_jobs(self, job_ids: Sequence[int]) -> dict[JobId, Job]:
+        """Return the definitions that exist, also those with status DELETED."""
+        rows = self._database.rows_of("get_jobs", job_ids=Bigints(sorted(set(job_ids))))
+        jobs = sorted((_job(*row) for row in rows), key=lambda job: job.job_id)
+        return {job.job_id: job for job in jobs}
+
+    def list_jobs(self, *, after_id: int = 0, limit: int = 100) -> list[Job]:
+        """Return a page of jobs that are not deleted, in id order."""
+        rows = self._database.rows_of("list_jobs", after_id=after_id, limit=limit)
+        return [_job(*row) for row in rows]
+
+    def delete_job(self, job_id: int) -> bool:
+        """Delete a job, or mark it where a run of it is going on; False if there was none."""
+
+        def work(session: Session) -> bool:
+            execute = self._database.execute
+            statuses = execute(session, "lock_job", job_id=job_id)
+            if not statuses or statuses[0][0] == JobStatus.DELETED:
+                return False
+            firings = execute(session, "lock_firings_of_job", job_id=job_id)
+            execute(session, "delete_unstarted_firings", job_id=job_id)
+            if any(is_started for _, is_started in firings):
+                execute(session, "mark_started_firings", job_id=job_id)
+                execute(session, "mark_job_deleted", job_id=job_id)
+            else:
+                execute(session, "delete_job", job_id=job_id)
+            return True
+
+        return self._database.transact(work)
+
+
+def _columns(job_ids: list[JobId], shards: list[int], jobs: Sequence[NewJob]) -> dict[str, Any]:
+    """Turn registrations into the parameters of `insert_jobs`."""
+    definitions = [job.definition for job in jobs]
+    return {
+        "job_ids": Bigints(job_ids),
+        "shards": Integers(shards),
+        "first_at": Instants([job.first_us for job in jobs]),
+        "anchor_at": Instants([job.anchor_us for job in jobs]),
+        "is_once": Booleans([job.is_once for job in jobs]),
+        "names": Texts([each.name for each in definitions]),
+        "tasks": Texts([each.task for each in definitions]),
+        "queues": Texts([each.queue for each in definitions]),
+        "schedules": Texts([each.schedule for each in definitions]),
+        "timezones": Texts([each.timezone for each in definitions]),
+        "payloads": Texts([each.payload for each in definitions]),
+        "templates": Texts([each.idempotency_key_template for each in definitions]),
+        "max_retries": Integers([each.max_retries for each in definitions]),
+        "backoffs": Texts([each.retry_backoff.value for each in definitions]),
+        "base_seconds": Integers([each.retry_base_seconds for each in definitions]),
+        "cap_seconds": Integers([each.retry_cap_seconds for each in definitions]),
+        "timeout_seconds": Integers([each.timeout_seconds for each in definitions]),
+        "missed_windows": Texts([each.missed_window.value for each in definitions]),
+        "max_missed": Integers([each.max_missed for each in definitions]),
+        "grace_seconds": Integers([each.misfire_grace_seconds for each in definitions]),
+    }
+
+
+def _job(
+    job_id: int,
+    shard: int,
+    rev: int,
+    status: str,
+    name: str,
+    task: str,
+    queue: str,
+    schedule: str,
+    timezone: str,
+    payload: str,
+    template: str | None,
+    max_retries: int,
+    backoff: str,
+    base_seconds: int,
+    cap_seconds: int,
+    timeout_seconds: int,
+    *rest: Any,
+) -> Job:
+    """Read one row of `get_jobs` or `list_jobs`."""
+    (
+        missed_window,
+        max_missed,
+        grace_seconds,
+        anchor_us,
+        is_once,
+        created_us,
+        updated_us,
+        next_us,
+    ) = rest
+    definition = Definition(
+        name=name,
+        task=task,
+        queue=queue,
+        schedule=schedule,
+        timezone=timezone,
+        payload=payload,
+        idempotency_key_template=template,
+        max_retries=max_retries,
+        retry_backoff=Backoff(backoff),
+        retry_base_seconds=base_seconds,
+        retry_cap_seconds=cap_seconds,
+        timeout_seconds=timeout_seconds,
+        missed_window=MissedWindow(missed_window),
+        max_missed=max_missed,
+        misfire_grace_seconds=grace_seconds,
+    )
+    return Job(
+        job_id=JobId(job_id),
+        shard=shard,
+        rev=rev,
+        status=JobStatus(status),
+        definition=definition,
+        anchor_us=anchor_us,
+        is_once=is_once,
+        created_us=created_us,
+        updated_us=updated_us,
+        next_us=None if next_us == INFINITY_US else next_us,
+    )

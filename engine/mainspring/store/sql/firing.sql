@@ -1,0 +1,342 @@
+-- The life of a firing: refill, claim, sweep, missed, hand back, start, complete, end lost.
+--
+-- Every statement over many firings locks them by primary key in firing_id order in a
+-- MATERIALIZED CTE first, never by ctid: a row updated between snapshot and lock has another
+-- ctid and would be left out silently.  Every write that gives or ends a lease raises the fence
+-- (I3).  `now` is NULL in production, which means the database clock.
+
+-- name: refill
+-- Rows of a shard due in a window, for the wheel; index only on firings_due.
+COPY (
+    SELECT firing_id, due_at
+    FROM firings
+    WHERE shard = %(shard)s AND due_at >= %(from_at)s AND due_at < %(until_at)s
+    ORDER BY due_at
+    LIMIT %(limit)s
+) TO STDOUT (FORMAT binary);
+
+-- name: claim_page
+-- Lease the next page of due firings in (due_at, firing_id) order; index firings_due.  The term
+-- is locked FOR SHARE, so a claim cannot overlap a takeover.  An unstarted lease of anyone but
+-- this holder is a dead leader's, since the term says that this holder alone leads the shard.
+COPY (
+    WITH term AS MATERIALIZED (
+        SELECT shard FROM shards
+        WHERE shard = %(shard)s AND term = %(term)s AND leader = %(holder)s
+        FOR SHARE
+    ), due AS MATERIALIZED (
+        SELECT f.firing_id, f.attempt
+        FROM firings AS f
+        WHERE EXISTS (SELECT FROM term)
+            AND f.shard = %(shard)s
+            AND (f.due_at, f.firing_id) > (%(after_due_at)s, %(after_id)s)
+            AND f.due_at <= %(until_at)s
+            AND f.started_at IS NULL
+            AND f.locked_by IS DISTINCT FROM %(holder)s
+        ORDER BY f.due_at, f.firing_id
+        LIMIT %(limit)s
+        FOR UPDATE OF f SKIP LOCKED
+    ), leased AS (
+        UPDATE firings AS f
+        SET fence = f.fence + 1, locked_by = %(holder)s, attempt = greatest(f.attempt, 1)
+        FROM due
+        WHERE f.firing_id = due.firing_id
+        RETURNING f.firing_id, f.job_id, f.due_at, f.scheduled_at, f.fence, f.rev, f.attempt,
+            f.trigger, f.catch_up, f.lost_count, due.attempt = 0 AS first_claim
+    )
+    {claimed_columns}
+) TO STDOUT (FORMAT binary);
+
+-- name: claim_ids
+-- Lease named firings, by primary key: with a fence, those whose fence still is that one (a frame
+-- that nobody answered is claimed anew); with a negative one, those this holder has not leased
+-- (found by a sweep, or by a hint).
+COPY (
+    WITH term AS MATERIALIZED (
+        SELECT shard FROM shards
+        WHERE shard = %(shard)s AND term = %(term)s AND leader = %(holder)s
+        FOR SHARE
+    ), want AS MATERIALIZED (
+        SELECT w.firing_id, w.fence
+        FROM unnest(%(ids)s::bigint[], %(fences)s::bigint[]) AS w (firing_id, fence)
+    ), due AS MATERIALIZED (
+        SELECT f.firing_id, f.attempt
+        FROM want AS w
+        JOIN firings AS f ON f.firing_id = w.firing_id
+        WHERE EXISTS (SELECT FROM term)
+            AND f.shard = %(shard)s
+            AND f.due_at <= %(until_at)s
+            AND f.started_at IS NULL
+            AND (
+                f.fence = w.fence
+                OR (w.fence < 0 AND f.locked_by IS DISTINCT FROM %(holder)s)
+            )
+        ORDER BY f.firing_id
+        FOR UPDATE OF f SKIP LOCKED
+    ), leased AS (
+        UPDATE firings AS f
+        SET fence = f.fence + 1, locked_by = %(holder)s, attempt = greatest(f.attempt, 1)
+        FROM due
+        WHERE f.firing_id = due.firing_id
+        RETURNING f.firing_id, f.job_id, f.due_at, f.scheduled_at, f.fence, f.rev, f.attempt,
+            f.trigger, f.catch_up, f.lost_count, due.attempt = 0 AS first_claim
+    )
+    {claimed_columns}
+) TO STDOUT (FORMAT binary);
+
+-- name: claimed_columns
+-- The columns of a ClaimBatch, in the order of claim.KINDS; a part of both claims.
+SELECT
+    l.firing_id, l.job_id, l.due_at, l.scheduled_at, l.fence, l.rev, l.attempt, l.trigger,
+    l.catch_up, l.lost_count, l.first_claim,
+    coalesce(%(now)s::timestamptz, clock_timestamp()) AS claimed_at,
+    j.anchor_at, j.timeout_seconds, j.misfire_grace_seconds, j.task, j.queue, j.schedule,
+    j.timezone, j.idempotency_key_template, j.name, j.payload
+FROM leased AS l
+JOIN jobs AS j ON j.job_id = l.job_id
+ORDER BY l.due_at, l.firing_id;
+
+-- name: sweep_unleased
+-- Unstarted rows at or before the page cursor that this leader may not know: not leased by it,
+-- or, in a full sweep, leased by it too (the caller compares those with its ledger).
+COPY (
+    SELECT firing_id, fence, (locked_by IS NOT DISTINCT FROM %(holder)s) AS is_mine
+    FROM firings
+    WHERE shard = %(shard)s
+        AND (due_at, firing_id) <= (%(cursor_due_at)s, %(cursor_id)s)
+        AND started_at IS NULL
+        AND (%(full)s OR locked_by IS DISTINCT FROM %(holder)s)
+    ORDER BY due_at, firing_id
+    LIMIT %(limit)s
+) TO STDOUT (FORMAT binary);
+
+-- name: sweep_ended
+-- Started firings whose worker is dead or whose lease ran out; a started row is due, so the
+-- range is the low end of firings_due.  `extension` puts locked_until off by as long as this
+-- leader could not see heartbeats.
+SELECT
+    f.firing_id, f.job_id, f.fence, f.rev, f.attempt, f.attempts_spent, f.trigger, f.scheduled_at,
+    f.locked_by
+FROM firings AS f
+WHERE f.shard = %(shard)s
+    AND f.due_at <= coalesce(%(now)s::timestamptz, clock_timestamp())
+    AND f.started_at IS NOT NULL
+    AND (
+        NOT EXISTS (
+            SELECT FROM holders AS h
+            WHERE h.holder_id = f.locked_by AND h.dead_at IS NULL AND h.left_at IS NULL
+        )
+        OR f.locked_until + %(extension)s::interval
+            < coalesce(%(now)s::timestamptz, clock_timestamp())
+    )
+ORDER BY f.firing_id
+LIMIT %(limit)s;
+
+-- name: record_missed
+-- Move leased, unstarted firings to the missed occurrence that is run instead, and write one row
+-- for the occurrences that are not.  The lease goes on, so the fence stays.
+WITH want AS MATERIALIZED (
+    SELECT w.firing_id, w.fence, w.scheduled_at, w.dropped_at, w.dropped_count
+    FROM unnest(
+        %(ids)s::bigint[], %(fences)s::bigint[], %(scheduled_at)s::timestamptz[],
+        %(dropped_at)s::timestamptz[], %(dropped_counts)s::integer[]
+    ) AS w (firing_id, fence, scheduled_at, dropped_at, dropped_count)
+), locked AS MATERIALIZED (
+    SELECT f.firing_id, f.job_id, f.fence, f.attempt, f.trigger, w.scheduled_at, w.dropped_at,
+        w.dropped_count
+    FROM want AS w
+    JOIN firings AS f ON f.firing_id = w.firing_id
+    WHERE f.fence = w.fence AND f.locked_by = %(holder)s AND f.started_at IS NULL
+    ORDER BY f.firing_id
+    FOR UPDATE OF f
+), moved AS (
+    UPDATE firings AS f
+    SET scheduled_at = l.scheduled_at, catch_up = true
+    FROM locked AS l
+    WHERE f.firing_id = l.firing_id
+    RETURNING l.firing_id, l.job_id, l.fence, l.attempt, l.trigger, l.dropped_at, l.dropped_count
+), written AS (
+    INSERT INTO job_runs (
+        recorded_at, firing_id, fence, job_id, scheduled_at, finished_at, attempt, status,
+        missed_count, trigger, catch_up
+    )
+    SELECT
+        coalesce(%(now)s::timestamptz, clock_timestamp()), m.firing_id, m.fence, m.job_id,
+        m.dropped_at, coalesce(%(now)s::timestamptz, clock_timestamp()), m.attempt, 'missed',
+        m.dropped_count, m.trigger, false
+    FROM moved AS m
+    WHERE m.dropped_count > 0
+)
+SELECT firing_id FROM moved ORDER BY firing_id;
+
+-- name: hand_back
+-- End leases that were never started: the rows become due again at once.
+WITH want AS MATERIALIZED (
+    SELECT w.firing_id, w.fence
+    FROM unnest(%(ids)s::bigint[], %(fences)s::bigint[]) AS w (firing_id, fence)
+), locked AS MATERIALIZED (
+    SELECT f.firing_id
+    FROM want AS w
+    JOIN firings AS f ON f.firing_id = w.firing_id
+    WHERE f.fence = w.fence AND f.locked_by = %(holder)s AND f.started_at IS NULL
+    ORDER BY f.firing_id
+    FOR UPDATE OF f
+)
+UPDATE firings AS f
+SET fence = f.fence + 1, locked_by = NULL
+FROM locked AS l
+WHERE f.firing_id = l.firing_id
+RETURNING f.firing_id;
+
+-- name: start
+-- Take leased firings for a worker: compare and set on the fence, never early, only while the
+-- worker's own holder row is alive.  Repeatable after a lost answer.  The fence is carried.
+-- The holder row is read, not locked: a start that overtakes its worker's death leaves a row
+-- whose holder is dead, which the next sweep ends.
+COPY (
+    WITH alive AS MATERIALIZED (
+        SELECT holder_id FROM holders
+        WHERE holder_id = %(holder)s AND dead_at IS NULL AND left_at IS NULL
+    ), want AS MATERIALIZED (
+        SELECT w.firing_id, w.fence, w.timeout_seconds
+        FROM unnest(%(ids)s::bigint[], %(fences)s::bigint[], %(timeouts)s::bigint[])
+            AS w (firing_id, fence, timeout_seconds)
+    ), locked AS MATERIALIZED (
+        SELECT f.firing_id, w.timeout_seconds
+        FROM want AS w
+        JOIN firings AS f ON f.firing_id = w.firing_id
+        WHERE EXISTS (SELECT FROM alive)
+            AND f.fence = w.fence
+            AND f.due_at <= coalesce(%(now)s::timestamptz, clock_timestamp())
+            AND (f.started_at IS NULL OR f.locked_by = %(holder)s)
+        ORDER BY f.firing_id
+        FOR UPDATE OF f SKIP LOCKED
+    )
+    UPDATE firings AS f
+    SET locked_by = %(holder)s,
+        started_at = coalesce(f.started_at, %(now)s::timestamptz, clock_timestamp()),
+        locked_until = coalesce(%(now)s::timestamptz, clock_timestamp())
+            + make_interval(secs => l.timeout_seconds + %(slack_seconds)s)
+    FROM locked AS l
+    WHERE f.firing_id = l.firing_id
+    RETURNING f.firing_id, f.fence, f.started_at, f.locked_until
+) TO STDOUT (FORMAT binary);
+
+-- name: complete
+-- End runs by fence and rev: move the cursor, set the retry, park, or remove; write the run row
+-- from what was locked, and the dead letter.  Actions: 0 move, 1 retry, 2 remove, 3 park.
+-- Statuses count from 1 in the array below.  Returns one row of arrays, so that the client makes
+-- no object per firing.
+WITH want AS MATERIALIZED (
+    SELECT
+        w.firing_id, w.fence, w.rev,
+        (ARRAY['success', 'failed', 'dead', 'lost', 'cancelled']::run_status[])[w.status] AS status,
+        w.action, w.next_at, w.delay_us, w.is_letter, w.error, w.output
+    FROM unnest(
+        %(ids)s::bigint[], %(fences)s::bigint[], %(revs)s::integer[], %(statuses)s::integer[],
+        %(actions)s::integer[], %(next_at)s::timestamptz[], %(delays_us)s::bigint[],
+        %(letters)s::boolean[], %(errors)s::text[], %(outputs)s::text[]
+    ) AS w (
+        firing_id, fence, rev, status, action, next_at, delay_us, is_letter, error, output
+    )
+), locked AS MATERIALIZED (
+    SELECT
+        f.firing_id, f.job_id, f.fence, f.scheduled_at, f.started_at, f.locked_by, f.attempt,
+        f.shard, f.trigger, f.catch_up, w.status, w.action, w.next_at, w.delay_us, w.is_letter,
+        w.error, w.output
+    FROM want AS w
+    JOIN firings AS f ON f.firing_id = w.firing_id
+    WHERE f.fence = w.fence AND f.rev = w.rev AND f.started_at IS NOT NULL
+    ORDER BY f.firing_id
+    FOR UPDATE OF f
+), moved AS (
+    UPDATE firings AS f
+    SET fence = f.fence + 1,
+        locked_by = NULL,
+        locked_until = NULL,
+        started_at = NULL,
+        due_at = CASE l.action
+            WHEN 0 THEN l.next_at
+            WHEN 1 THEN coalesce(%(now)s::timestamptz, clock_timestamp())
+                + l.delay_us * interval '1 microsecond'
+            ELSE 'infinity' END,
+        scheduled_at = CASE l.action
+            WHEN 0 THEN l.next_at WHEN 1 THEN f.scheduled_at ELSE 'infinity' END,
+        attempt = CASE l.action WHEN 1 THEN f.attempt + 1 ELSE 0 END,
+        attempts_spent = CASE l.action WHEN 1 THEN f.attempts_spent ELSE 0 END,
+        lost_count = CASE
+            WHEN l.action <> 1 THEN 0
+            WHEN l.status = 'lost' THEN least(f.lost_count + 1, 32767)
+            ELSE f.lost_count END,
+        catch_up = (l.action = 1 AND f.catch_up)
+    FROM locked AS l
+    WHERE f.firing_id = l.firing_id AND l.action <> 2
+    RETURNING
+        l.firing_id, l.job_id, l.fence, l.scheduled_at, l.started_at, l.locked_by, l.attempt,
+        l.shard, l.trigger, l.catch_up, l.status, l.is_letter, l.error, l.output,
+        f.due_at AS due_again_at
+), removed AS (
+    DELETE FROM firings AS f
+    USING locked AS l
+    WHERE f.firing_id = l.firing_id AND l.action = 2
+    RETURNING
+        l.firing_id, l.job_id, l.fence, l.scheduled_at, l.started_at, l.locked_by, l.attempt,
+        l.shard, l.trigger, l.catch_up, l.status, l.is_letter, l.error, l.output,
+        'infinity'::timestamptz AS due_again_at
+), ended AS (
+    SELECT
+        firing_id, job_id, fence, scheduled_at, started_at, locked_by, attempt, shard, trigger,
+        catch_up, status, is_letter, error, output, due_again_at
+    FROM moved
+    UNION ALL
+    SELECT
+        firing_id, job_id, fence, scheduled_at, started_at, locked_by, attempt, shard, trigger,
+        catch_up, status, is_letter, error, output, due_again_at
+    FROM removed
+), letters AS (
+    INSERT INTO dead_letters (
+        firing_id, fence, job_id, scheduled_at, died_at, attempt, shard, trigger, catch_up, error
+    )
+    SELECT
+        e.firing_id, e.fence, e.job_id, e.scheduled_at,
+        coalesce(%(now)s::timestamptz, clock_timestamp()), e.attempt, e.shard, e.trigger,
+        e.catch_up, e.error
+    FROM ended AS e
+    WHERE e.is_letter
+), written AS (
+    INSERT INTO job_runs (
+        recorded_at, firing_id, fence, job_id, scheduled_at, started_at, finished_at, worker_id,
+        attempt, status, trigger, catch_up, error, output
+    )
+    SELECT
+        coalesce(%(now)s::timestamptz, clock_timestamp()), e.firing_id, e.fence, e.job_id,
+        e.scheduled_at, e.started_at, coalesce(%(now)s::timestamptz, clock_timestamp()),
+        e.locked_by, e.attempt, e.status, e.trigger, e.catch_up, e.error, e.output
+    FROM ended AS e
+)
+SELECT array_agg(firing_id), array_agg(due_again_at) FROM ended;
+
+-- name: read_started
+-- What a decision after a failure needs to know of a run, as it is now.
+SELECT f.firing_id, f.job_id, f.fence, f.rev, f.attempt, f.attempts_spent, f.trigger,
+    f.scheduled_at, f.locked_by
+FROM firings AS f
+WHERE f.firing_id = ANY (%(ids)s::bigint[]) AND f.started_at IS NOT NULL;
+
+-- name: look_up_unaccepted
+-- Why completions matched nothing: the firing's fence and rev as they are now, and the statuses
+-- of its recorded run (the same status means that an earlier copy of this end was accepted).  A
+-- copy comes within seconds of the first; two days keep the search out of old partitions.
+SELECT
+    w.firing_id, f.fence AS current_fence, f.rev AS current_rev,
+    f.started_at IS NOT NULL AS is_started,
+    ARRAY(
+        SELECT r.status::text FROM job_runs AS r
+        WHERE r.job_id = w.job_id AND r.scheduled_at = w.scheduled_at
+            AND r.firing_id = w.firing_id AND r.fence = w.fence
+            AND r.recorded_at > coalesce(%(now)s::timestamptz, now()) - interval '2 days'
+    ) AS statuses
+FROM unnest(
+    %(ids)s::bigint[], %(fences)s::bigint[], %(job_ids)s::bigint[], %(scheduled_at)s::timestamptz[]
+) AS w (firing_id, fence, job_id, scheduled_at)
+LEFT JOIN firings AS f ON f.firing_id = w.firing_id;
