@@ -43,6 +43,10 @@ class InvalidInput(MainspringError):
         self.pointer = pointer
 
 
+class MalformedBody(InvalidInput):
+    """Bytes that are no JSON text at all, or one nested too deep to be read."""
+
+
 class InvalidSchedule(InvalidInput):
     """A schedule, zone or instant that cannot be read, or that never fires."""
 
@@ -97,7 +101,7 @@ class DevPostgresError(MainspringError):
     """The embedded Postgres could not be found, made, started, or is already running."""
 
 
-class Retry(Exception):  # noqa: N818  the name users write in a handler
+class Retry(Exception):
     """Raised by a handler: this attempt failed, try again.
 
     Parameters
@@ -113,5 +117,5 @@ class Retry(Exception):  # noqa: N818  the name users write in a handler
         self.after_seconds = after_seconds
 
 
-class Dead(Exception):  # noqa: N818  the name users write in a handler
+class Dead(Exception):
     """Raised by a handler: do not retry, write the dead letter now."""
