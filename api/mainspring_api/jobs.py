@@ -1,0 +1,183 @@
+"""Routes of jobs: register, read, delete."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mainspring.config import ApiSettings
+from mainspring.errors import Conflict, InvalidInput
+from mainspring.instants import INFINITY_US, format_instant
+from mainspring.model import Job, JobId, JobStatus, NewJob, format_job_id, parse_job_id
+from mainspring.registration import Limits, read_job
+from mainspring.store.protocol import JobStore
+from mainspring_api.body import read_json_body
+from mainspring_api.calls import BoundedCalls
+from mainspring_api.database_time import DatabaseTime
+from mainspring_api.problems import LATER, ProblemRaised
+from mainspring_api.query import read_query
+from mainspring_api.registrar import Registrar
+
+PATH: Final = "/api/v1/jobs"
+
+LARGE_BODY_BYTES: Final = 8_192
+"""Reading this much takes 2 ms at worst; 128 KiB of nothing but `1,` take 25 ms."""
+
+
+class JobRegistered(msgspec.Struct, frozen=True):
+    """Answer to a registration."""
+
+    job_id: str
+    next_run_at: str
+
+
+class JobOut(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as it is read: its definition, and what the store added."""
+
+    job_id: str
+    name: str
+    task: str
+    queue: str
+    schedule: str
+    timezone: str
+    payload: msgspec.Raw
+    idempotency_key_template: str | None
+    max_retries: int
+    retry_backoff: str
+    retry_base_seconds: int
+    retry_cap_seconds: int
+    timeout_seconds: int
+    missed_window: str
+    max_missed: int
+    misfire_grace_seconds: int
+    status: str
+    next_run_at: str | None
+    created_at: str
+    updated_at: str
+    rev: int
+
+
+def json_response(
+    value: object, status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
+    """Write any value msgspec can encode."""
+    return Response(
+        msgspec.json.encode(value), status, headers=headers, media_type="application/json"
+    )
+
+
+def instant_or_null(instant_us: int | None) -> str | None:
+    """Write an instant; never and not yet are null."""
+    if instant_us is None or instant_us == INFINITY_US:
+        return None
+    return format_instant(instant_us)
+
+
+def job_id_of(request: Request) -> JobId:
+    """Read the id of a path; raises a problem of status 404 for anything that is no id."""
+    text: str = request.path_params["job_id"]
+    try:
+        return parse_job_id(text)
+    except InvalidInput as error:
+        raise ProblemRaised(404, error.message, hint=error.hint) from None
+
+
+def never_given_out(job_id: int) -> ProblemRaised:
+    """Give the problem that says so."""
+    return ProblemRaised(
+        404,
+        f"job {format_job_id(job_id)} was never registered",
+        hint="Use an id from the answer to a registration.",
+    )
+
+
+def shown_job(job: Job) -> JobOut:
+    """Give a job the form in which the API shows it."""
+    fields = msgspec.structs.asdict(job.definition)
+    fields["payload"] = msgspec.Raw(job.definition.payload.encode("utf-8"))
+    return JobOut(
+        **fields,
+        job_id=format_job_id(job.job_id),
+        status=job.status.value,
+        next_run_at=instant_or_null(job.next_us),
+        created_at=format_instant(job.created_us),
+        updated_at=format_instant(job.updated_us),
+        rev=job.rev,
+    )
+
+
+class JobRoutes:
+    """Endpoints of `/api/v1/jobs` and `/api/v1/jobs/{job_id}`."""
+
+    def __init__(
+        self,
+        store: JobStore,
+        calls: BoundedCalls,
+        registrar: Registrar,
+        database_time: DatabaseTime,
+        settings: ApiSettings,
+        *,
+        body_seconds_max: float,
+    ) -> None:
+        self._store = store
+        self._calls = calls
+        self._readers = BoundedCalls(1)
+        self._registrar = registrar
+        self._database_time = database_time
+        self._body_bytes_max = settings.body_bytes_max
+        self._body_seconds_max = body_seconds_max
+        self._limits = Limits(
+            payload_bytes_max=settings.payload_bytes_max, depth_max=settings.depth_max
+        )
+
+    async def collection(self, request: Request) -> Response:
+        """POST: register a job.  201 once it is committed."""
+        read_query(request)
+        body = await read_json_body(
+            request, bytes_max=self._body_bytes_max, seconds_max=self._body_seconds_max
+        )
+        now_us = await self._database_time.now_us()
+        job = await self._read(body, now_us)
+        try:
+            job_id = format_job_id(await self._registrar.add(job))
+        except Conflict as error:  # nothing about the job is wrong: the cluster is not set up
+            raise ProblemRaised(
+                503,
+                error.message,
+                hint=error.hint,
+                headers=LATER,
+            ) from None
+        answer = JobRegistered(job_id, format_instant(job.first_us))
+        return json_response(answer, 201, {"Location": f"{PATH}/{job_id}"})
+
+    async def _read(self, body: bytes, now_us: int) -> NewJob:
+        """Check a registration; a large one in a thread, so that it holds nobody else up."""
+        if len(body) <= LARGE_BODY_BYTES:
+            return read_job(body, now_us=now_us, limits=self._limits)
+        return await self._readers.run(read_job, body, now_us=now_us, limits=self._limits)
+
+    async def member(self, request: Request) -> Response:
+        """GET or DELETE one job."""
+        read_query(request)
+        job_id = job_id_of(request)
+        if request.method == "DELETE":
+            return await self._delete(job_id)
+        jobs = await self._calls.run(self._store.get_jobs, [job_id])
+        job = jobs.get(job_id)
+        if job is not None and job.status is not JobStatus.DELETED:
+            return json_response(shown_job(job))
+        if not await self._calls.run(self._store.was_given_out, job_id):
+            raise never_given_out(job_id)
+        name = format_job_id(job_id)
+        raise ProblemRaised(
+            404, f"job {name} is deleted or finished", hint=f"Its history is at {PATH}/{name}/runs."
+        )
+
+    async def _delete(self, job_id: JobId) -> Response:
+        is_deleted = await self._calls.run(self._store.delete_job, job_id)
+        if not is_deleted and not await self._calls.run(self._store.was_given_out, job_id):
+            raise never_given_out(job_id)
+        return Response(status_code=204)

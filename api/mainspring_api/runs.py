@@ -1,0 +1,140 @@
+"""Route of a job's history: its runs, newest first, page by page."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mainspring.instants import INSTANT_MAX_US
+from mainspring.model import (
+    Run,
+    RunStatus,
+    Trigger,
+    format_holder_id,
+    format_job_id,
+    format_run_id,
+)
+from mainspring.store.protocol import Store
+from mainspring_api.calls import BoundedCalls
+from mainspring_api.jobs import (
+    PATH,
+    instant_or_null,
+    job_id_of,
+    json_response,
+    never_given_out,
+)
+from mainspring_api.problems import ProblemRaised
+from mainspring_api.query import read_limit, read_query
+
+LIMIT_DEFAULT: Final = 20
+LIMIT_MAX: Final = 500
+
+Cursor = tuple[int, int, int, int]
+"""(scheduled_us, attempt, firing_id, fence) of the last run of a page."""
+
+_CURSOR: Final = struct.Struct(">Bqiqq")
+_CURSOR_VERSION: Final = 1
+_CURSOR_LENGTH_MAX: Final = 64
+
+
+class RunOut(msgspec.Struct, frozen=True, kw_only=True):
+    """A run as it is read.  `run_id` is null while it waits, `missed_count` is there if missed."""
+
+    run_id: str | None
+    job_id: str
+    scheduled_at: str | None
+    started_at: str | None
+    finished_at: str | None
+    status: str
+    attempt: int
+    worker_id: str | None
+    error: str | None
+    output: str | None
+    catch_up: bool
+    trigger: str
+    missed_count: int | UnsetType = UNSET
+
+
+def shown_run(run: Run) -> RunOut:
+    """Give a run the form in which the API shows it."""
+    is_named = run.status is not RunStatus.PENDING and run.fence > 0
+    return RunOut(
+        run_id=format_run_id(run.firing_id, run.fence) if is_named else None,
+        job_id=format_job_id(run.job_id),
+        scheduled_at=instant_or_null(run.scheduled_us),
+        started_at=instant_or_null(run.started_us),
+        finished_at=instant_or_null(run.finished_us),
+        status=run.status.value,
+        attempt=run.attempt,
+        worker_id=None if run.worker_id is None else format_holder_id(run.worker_id),
+        error=run.error,
+        output=run.output,
+        catch_up=run.catch_up,
+        trigger=Trigger(run.trigger).name.lower(),
+        missed_count=run.missed_count if run.status is RunStatus.MISSED else UNSET,
+    )
+
+
+def encode_cursor(run: Run) -> str:
+    """Write where the next page begins; opaque to clients."""
+    packed = _CURSOR.pack(_CURSOR_VERSION, run.scheduled_us, run.attempt, run.firing_id, run.fence)
+    return base64.urlsafe_b64encode(packed).decode("ascii").rstrip("=")
+
+
+def decode_cursor(text: str) -> Cursor:
+    """Read what `encode_cursor` wrote; raises a problem of status 400 for anything else."""
+    try:
+        packed = base64.b64decode(
+            text[:_CURSOR_LENGTH_MAX].encode("ascii") + b"=" * (-len(text) % 4),
+            altchars=b"-_",
+            validate=True,
+        )
+        version, scheduled_us, attempt, firing_id, fence = _CURSOR.unpack(packed)
+    except (UnicodeEncodeError, binascii.Error, struct.error):
+        version = 0
+    if (
+        version != _CURSOR_VERSION
+        or not 0 <= scheduled_us <= INSTANT_MAX_US
+        or min(attempt, firing_id, fence) < 0
+    ):
+        raise ProblemRaised(
+            400,
+            "cursor is not one of ours",
+            parameter="cursor",
+            hint='Follow the Link header of the page before, rel="next".',
+        )
+    return scheduled_us, attempt, firing_id, fence
+
+
+class RunRoutes:
+    """Endpoint of `/api/v1/jobs/{job_id}/runs`."""
+
+    def __init__(self, store: Store, calls: BoundedCalls) -> None:
+        self._store = store
+        self._calls = calls
+
+    async def of_job(self, request: Request) -> Response:
+        """GET: a page of runs, also of a job that is deleted or finished."""
+        values = read_query(request, ("cursor", "limit"))
+        limit = read_limit(values, default=LIMIT_DEFAULT, limit_max=LIMIT_MAX)
+        before = decode_cursor(values["cursor"]) if "cursor" in values else None
+        job_id = job_id_of(request)
+        runs = await self._calls.run(
+            self._store.runs_of_job, job_id, limit=limit + 1, before=before
+        )
+        if not runs and not await self._calls.run(self._store.was_given_out, job_id):
+            raise never_given_out(job_id)
+        headers: dict[str, str] = {}
+        if len(runs) > limit:
+            runs = runs[:limit]
+            target = f"{PATH}/{format_job_id(job_id)}/runs"
+            query = f"limit={limit}&cursor={encode_cursor(runs[-1])}"
+            headers["Link"] = f'<{target}?{query}>; rel="next"'
+        return json_response([shown_run(run) for run in runs], headers=headers)

@@ -1,0 +1,172 @@
+"""The API as a process: settings from the environment, a socket on loopback, uvicorn on it.
+
+Prints one line of JSON on stdout once it answers, `{"listening": "http://127.0.0.1:8080", ...}`,
+so that whoever started it with port 0 learns the port.  SIGTERM and SIGINT finish the requests
+under way and end it with exit code 0.
+
+There are no API keys yet, so it listens on loopback only and refuses anything else.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+import uvicorn
+
+from mainspring.config import ApiSettings, read_environment
+from mainspring.errors import InvalidInput, MainspringError
+from mainspring.store.postgres import PostgresStore
+from mainspring.store.protocol import Store
+from mainspring_api.app import create_app
+from mainspring_api.observer import ApiObserver
+from mainspring_api.parent import die_with_parent
+
+EXIT_DONE: Final = 0
+EXIT_FAILED: Final = 1
+EXIT_BAD_INPUT: Final = 2
+
+BACKLOG: Final = 2_048
+GRACE_S: Final = 10
+"""How long a shutdown waits for requests under way; a store call ends within six seconds."""
+
+KEEP_ALIVE_S: Final = 15
+
+READINESS_SESSIONS: Final = 1
+"""Beyond those of requests, so that /readyz does not wait for them."""
+
+
+class Listening(msgspec.Struct, frozen=True):
+    """The line on stdout."""
+
+    listening: str
+    pid: int
+
+
+class AnnouncingServer(uvicorn.Server):
+    """A uvicorn server that says when it answers."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start as the base class does, then print the line."""
+        await super().startup(sockets=sockets)
+        if self.started and sockets:
+            line = Listening(url_of(sockets[0]), os.getpid())
+            sys.stdout.write(msgspec.json.encode(line).decode("ascii") + "\n")
+            sys.stdout.flush()
+
+
+def main() -> int:
+    """Run the API until a signal ends it.
+
+    Returns
+    -------
+    int
+        0 after a signal, 1 if it could not start, 2 if a setting is wrong.  Why is on stderr.
+    """
+    try:
+        die_with_parent(os.environ)
+        settings = read_environment(ApiSettings, os.environ, {})
+        dsn = read_dsn(os.environ)
+        check_host(settings.host)
+    except InvalidInput as error:
+        return _complain(error, EXIT_BAD_INPUT)
+    try:
+        listener = listen(settings.host, settings.port)
+        with listener:
+            store = PostgresStore(
+                dsn,
+                application_name="mainspring api",
+                pool_max=settings.pool_connections + READINESS_SESSIONS,
+            )
+            try:
+                serve(store, settings, listener)
+            finally:
+                store.close()
+    except MainspringError as error:
+        return _complain(error, EXIT_FAILED)
+    return EXIT_DONE
+
+
+def serve(
+    store: Store,
+    settings: ApiSettings,
+    listener: socket.socket,
+    *,
+    observer: ApiObserver | None = None,
+) -> None:
+    """Answer requests on a listening socket until SIGTERM or SIGINT; main thread only."""
+    config = uvicorn.Config(
+        create_app(store, settings, observer=observer),
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        interface="asgi3",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+    # uvicorn raises the signal again when it is done, for whatever handler was there before it.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: None)
+    AnnouncingServer(config).run(sockets=[listener])
+
+
+def read_dsn(environ: Mapping[str, str]) -> str:
+    """Return the address of the database; raises `InvalidInput` if there is none."""
+    dsn = environ.get("MAINSPRING_DSN", "").strip()
+    if not dsn:
+        raise InvalidInput(
+            "no database is named",
+            hint="Set MAINSPRING_DSN, for instance to postgresql://user@host/database.",
+        )
+    return dsn
+
+
+def check_host(host: str) -> None:
+    """Refuse an address that others could reach."""
+    try:
+        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = False
+    if not is_loopback:
+        raise InvalidInput(
+            f"host {host[:80]!a} is not a loopback address",
+            hint="The API has no keys yet and is closed to the network; "
+            "bind 127.0.0.1 and put a proxy that authenticates in front.",
+        )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Open the listening socket; raises `MainspringError` if the address is taken."""
+    address = "127.0.0.1" if host == "localhost" else host
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        return socket.create_server((address, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise MainspringError(
+            f"cannot listen on {address} port {port}: {error.strerror or error}",
+            hint="Choose another port with MAINSPRING_PORT; 0 takes a free one.",
+        ) from error
+
+
+def url_of(listener: socket.socket) -> str:
+    """Return the address under which a listening socket is reached."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _complain(error: MainspringError, code: int) -> int:
+    sys.stderr.write(f"mainspring api: {error}\n")
+    return code
