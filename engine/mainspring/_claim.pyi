@@ -1,0 +1,3 @@
+from mainspring._claim_pure import Column
+
+def decode_copy(data: bytes, kinds: str) -> list[Column]: ...
