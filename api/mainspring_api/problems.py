@@ -145,7 +145,7 @@ async def _on_mainspring_error(request: Request, error: Exception) -> Response:
         return problem_response(404, error.message, hint=error.hint)
     if isinstance(error, Conflict):
         return problem_response(409, error.message, hint=error.hint)
-    return await _on_unexpected(request, error)
+    raise error  # unexpected: it is logged, and answered as any other bug
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:

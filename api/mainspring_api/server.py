@@ -1,15 +1,15 @@
 """The API as a process: settings from the environment, a socket on loopback, uvicorn on it.
 
-Prints one line of JSON on stdout once it answers, `{"listening": "http://127.0.0.1:8080", ...}`,
-so that whoever started it with port 0 learns the port.  SIGTERM and SIGINT finish the requests
-under way and end it with exit code 0.
+Prints one line of JSON on stdout, so that whoever started it need not guess:
+`{"url": "http://127.0.0.1:8080", ...}` once it answers, with the port that port 0 became, or
+`{"problem": ...}` if it cannot.  SIGTERM and SIGINT finish the requests under way and end it with
+exit code 0.
 
 There are no API keys yet, so it listens on loopback only and refuses anything else.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import signal
 import socket
@@ -18,10 +18,13 @@ from collections.abc import Mapping
 from typing import Final
 
 import msgspec
+import psycopg
 import uvicorn
+from psycopg.conninfo import conninfo_to_dict
 
 from mainspring.config import ApiSettings, read_environment
 from mainspring.errors import InvalidInput, MainspringError
+from mainspring.loopback import require_loopback
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.protocol import Store
 from mainspring_api.app import create_app
@@ -43,10 +46,18 @@ READINESS_SESSIONS: Final = 1
 
 
 class Listening(msgspec.Struct, frozen=True):
-    """The line on stdout."""
+    """The line on stdout once requests are answered."""
 
-    listening: str
+    url: str
     pid: int
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """The line on stdout if they never will be."""
+
+    problem: str
+    detail: str | None
+    hint: str | None
 
 
 class AnnouncingServer(uvicorn.Server):
@@ -56,9 +67,7 @@ class AnnouncingServer(uvicorn.Server):
         """Start as the base class does, then print the line."""
         await super().startup(sockets=sockets)
         if self.started and sockets:
-            line = Listening(url_of(sockets[0]), os.getpid())
-            sys.stdout.write(msgspec.json.encode(line).decode("ascii") + "\n")
-            sys.stdout.flush()
+            _print_line(Listening(url_of(sockets[0]), os.getpid()))
 
 
 def main() -> int:
@@ -67,13 +76,13 @@ def main() -> int:
     Returns
     -------
     int
-        0 after a signal, 1 if it could not start, 2 if a setting is wrong.  Why is on stderr.
+        0 after a signal, 1 if it could not start, 2 if a setting is wrong.
     """
     try:
         die_with_parent(os.environ)
         settings = read_environment(ApiSettings, os.environ, {})
         dsn = read_dsn(os.environ)
-        check_host(settings.host)
+        require_loopback(settings.host, "the API")
     except InvalidInput as error:
         return _complain(error, EXIT_BAD_INPUT)
     try:
@@ -124,33 +133,26 @@ def serve(
 
 
 def read_dsn(environ: Mapping[str, str]) -> str:
-    """Return the address of the database; raises `InvalidInput` if there is none."""
+    """Return the address of the database; raises `InvalidInput` for none, or one unreadable."""
     dsn = environ.get("MAINSPRING_DSN", "").strip()
     if not dsn:
         raise InvalidInput(
             "no database is named",
             hint="Set MAINSPRING_DSN, for instance to postgresql://user@host/database.",
         )
-    return dsn
-
-
-def check_host(host: str) -> None:
-    """Refuse an address that others could reach."""
     try:
-        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = False
-    if not is_loopback:
+        conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:  # its text quotes the DSN, which may hold a password
         raise InvalidInput(
-            f"host {host[:80]!a} is not a loopback address",
-            hint="The API has no keys yet and is closed to the network; "
-            "bind 127.0.0.1 and put a proxy that authenticates in front.",
-        )
+            "MAINSPRING_DSN cannot be read",
+            hint="Write it as postgresql://user@host/database, or as host=... dbname=...",
+        ) from None
+    return dsn
 
 
 def listen(host: str, port: int) -> socket.socket:
     """Open the listening socket; raises `MainspringError` if the address is taken."""
-    address = "127.0.0.1" if host == "localhost" else host
+    address = "127.0.0.1" if host == "localhost" else host.strip("[]")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         return socket.create_server((address, port), family=family, backlog=BACKLOG)
@@ -167,6 +169,12 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+def _print_line(line: Listening | Problem) -> None:
+    sys.stdout.write(msgspec.json.encode(line).decode("utf-8") + "\n")
+    sys.stdout.flush()
+
+
 def _complain(error: MainspringError, code: int) -> int:
+    _print_line(Problem(error.message, error.detail, error.hint))
     sys.stderr.write(f"mainspring api: {error}\n")
     return code

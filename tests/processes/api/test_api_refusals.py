@@ -9,6 +9,8 @@ import pytest
 
 from processes.api.stage import EXAMPLE, JOBS, JSON, ApiProcess, count_stored
 
+pytestmark = pytest.mark.slow
+
 GOOD = b'{"name": "x", "schedule": "0 9 * * 1"}'
 
 
