@@ -19,7 +19,7 @@ NAME_BYTES_MAX = 63
 # STRATEGY came with this release; before it there is only the file copy.
 STRATEGY_VERSION_MIN = 15
 
-_CONNECT_S = 10
+_CONNECT_S = 30
 
 
 def create_database(dsn: str, name: str, template: str | None, *, strategy: str | None) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
+import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,10 @@ from processes.devpg.stage import (
 pytestmark = pytest.mark.slow
 
 
+def run_folder_of(dsn: str) -> Path:
+    return Path(str(psycopg.conninfo.conninfo_to_dict(dsn)["host"])).parent
+
+
 OWNERS = {
     "main thread": "pg = DevPostgres(Path(sys.argv[1]), settings=FAST).start()",
     "thread that ended": """
@@ -47,7 +52,7 @@ pg = DevPostgres(Path(sys.argv[1]), settings=FAST).start()""",
 def test_kill_9_of_the_owner_takes_server_and_backends_along(start: str, folder: Path) -> None:
     process = script(start + "\ntell(pg); sys.stdin.read()", str(folder))
     told = Told(process)
-    run_folder = Path(re.sub(r".*host=([^&]*)/s&.*", r"\1", told.dsn.replace("%2F", "/")))
+    run_folder = run_folder_of(told.dsn)
     with psycopg.connect(told.dsn, autocommit=True) as session:
         session.execute("DROP TABLE IF EXISTS acknowledged")
         session.execute("CREATE TABLE acknowledged AS SELECT 7 AS n")
@@ -66,14 +71,22 @@ def test_kill_9_of_the_owner_takes_server_and_backends_along(start: str, folder:
         assert not run_folder.exists()
 
 
-def test_a_start_right_after_the_kill_waits_for_the_dying_server(folder: Path) -> None:
+def test_a_server_that_is_slow_to_die_keeps_its_run_folder_and_a_start_in_its_data_waits(
+    folder: Path, own_folder: Path
+) -> None:
     process = script(OWNERS["main thread"] + "\ntell(pg); sys.stdin.read()", str(folder))
     told = Told(process)
+    os.kill(told.pid, signal.SIGSTOP)
     process.kill()
     process.communicate()
+    with DevPostgres(own_folder, settings=FAST):
+        assert run_folder_of(told.dsn).exists()
+    wake = threading.Timer(0.3, os.kill, (told.pid, signal.SIGCONT))
+    wake.start()
     with DevPostgres(folder, settings=FAST) as pg:
-        assert pg.pid != told.pid
+        assert is_dead(told.pid)
         assert ask(pg.dsn, "SELECT n FROM kept") == 42
+    wake.join()
 
 
 def test_the_watcher_leaves_with_a_server_that_was_stopped(folder: Path) -> None:
@@ -146,7 +159,7 @@ def test_a_stale_pid_file_is_recovered_from(state: str, folder: Path, bystander:
 
 def test_a_live_run_folder_is_not_swept_and_a_left_over_one_is(folder: Path) -> None:
     with DevPostgres(folder, settings=FAST) as pg:
-        live = Path(pg.dsn.replace("%2F", "/").partition("host=")[2].partition("/s&")[0])
+        live = run_folder_of(pg.dsn)
         left = live.with_name(PREFIX + "leftover")
         (left / "data").mkdir(parents=True)
         stranger = live.with_name("mainspring-other")

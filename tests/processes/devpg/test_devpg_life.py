@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import stat
+import threading
 from pathlib import Path
 
 import psycopg
@@ -88,11 +89,15 @@ def test_data_is_kept_and_addresses_survive_a_restart_and_a_killed_postmaster(
         pg.restart()
         assert addresses == (pg.dsn, pg.tcp_dsn)
         assert pg.pid != first
-        with psycopg.connect(pg.dsn) as backend:  # outlives the postmaster by a moment
-            second = pg.pid
-            os.kill(second, signal.SIGKILL)
+        with psycopg.connect(pg.dsn) as backend:
+            # A backend that has not noticed yet: the new postmaster refuses while it is there.
+            os.kill(backend.info.backend_pid, signal.SIGSTOP)
+            os.kill(pg.pid, signal.SIGKILL)
             assert eventually(lambda: not pg.is_running)
+            wake = threading.Timer(0.3, os.kill, (backend.info.backend_pid, signal.SIGCONT))
+            wake.start()
             pg.restart()
+            wake.join()
             with pytest.raises(psycopg.OperationalError):
                 backend.execute("SELECT 1")
         assert addresses == (pg.dsn, pg.tcp_dsn)
