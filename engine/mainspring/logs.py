@@ -1,0 +1,100 @@
+"""Sets logging up: one JSON object a line on standard error, or readable text on a terminal.
+
+No payload, output or password gets into a log.  Values under the names in `SECRET_KEYS` are left
+out, and every text is searched for DSNs, whose passwords are masked.
+
+Source: structlog manual, "Logging best practices"; RFC 3986, section 3.2.1 (user information).
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Final
+
+import msgspec
+import structlog
+from structlog.typing import EventDict, WrappedLogger
+
+SECRET_KEYS: Final = frozenset({"payload", "output", "password", "token", "authorization"})
+"""What a handler was given or returned belongs to the user, and the rest opens doors."""
+
+MASK: Final = "***"
+LEFT_OUT: Final = "[left out]"
+TEXT_CHARACTERS_MAX: Final = 8_192
+
+# The user information ends at the last @ before the host, so a password that holds an unescaped @
+# is masked whole.
+_URL: Final = re.compile(r"(\b[a-zA-Z][a-zA-Z0-9+.-]*://[^\s:/@?#]*):[^\s/]*@")
+_QUERY: Final = re.compile(r"([?&](?:ssl)?password=)[^&\s#]*", re.IGNORECASE)
+_KEYWORD: Final = re.compile(
+    r"(\b(?:ssl)?password\s*=\s*)(?:'(?:[^'\\]|\\.)*'?|(?:[^\s'\\&]|\\.)+)", re.IGNORECASE
+)
+
+
+def mask_dsn(text: str) -> str:
+    """Return `text` with the password of every DSN in it replaced by `***`.
+
+    Both forms of libpq are known: `postgres://user:password@host/db?password=x` and
+    `host=x password='y z'`.  Text without a DSN is returned as it is.
+    """
+    masked = _URL.sub(rf"\1:{MASK}@", text)
+    masked = _QUERY.sub(rf"\1{MASK}", masked)
+    return _KEYWORD.sub(rf"\1{MASK}", masked)
+
+
+def configure(kind: str, *, is_terminal: bool | None = None) -> None:
+    """Set structlog up for this process.
+
+    Parameters
+    ----------
+    kind
+        `scheduler`, `worker`, `api` or `cli`; stands in every line.
+    is_terminal
+        Readable text instead of JSON.  None, the default, looks at standard error.
+    """
+    if is_terminal is None:
+        is_terminal = sys.stderr.isatty()
+    renderer: structlog.typing.Processor = (
+        structlog.dev.ConsoleRenderer()
+        if is_terminal
+        else structlog.processors.JSONRenderer(serializer=_to_json)
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
+            structlog.processors.format_exc_info,
+            _scrub,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger("info"),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    structlog.contextvars.bind_contextvars(process=kind)
+
+
+def _scrub(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:  # noqa: ARG001
+    """Leave secrets out and cut what is long; a processor of structlog."""
+    return {key: _scrubbed(key, value) for key, value in event.items()}
+
+
+def _scrubbed(key: str, value: object) -> object:
+    if key.lower() in SECRET_KEYS:
+        return LEFT_OUT
+    if isinstance(value, bool | int | float | None):
+        return value
+    if isinstance(value, dict):
+        return {str(name): _scrubbed(str(name), one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_scrubbed("", one) for one in value]
+    text = value if isinstance(value, str) else repr(value)
+    if len(text) > TEXT_CHARACTERS_MAX:
+        text = text[:TEXT_CHARACTERS_MAX] + " [cut]"
+    return mask_dsn(text).encode("utf-8", "backslashreplace").decode()
+
+
+def _to_json(event: EventDict, **_options: object) -> str:
+    return msgspec.json.encode(event).decode()
