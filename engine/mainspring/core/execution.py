@@ -1,0 +1,440 @@
+"""A worker's decisions: what to hold, start, run, complete and answer.  Pure; see core/__init__.
+
+A frame that arrived is held; of what is held only as many firings are started as there is room
+for, so a slow handler does not run out its neighbours' leases.  Started firings wait in a short
+line for a slot.  Ends are completed in batches, one batch under way at a time.
+
+What a leader hears of it is whole state: which frames are in hand and how much of each is not
+finished.  A firing is finished here when it is completed, refused or returned.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mainspring.core.completion import Completed, PendingEnd
+from mainspring.core.ending import Report
+from mainspring.frame import Frame
+from mainspring.instants import INFINITY_US
+from mainspring.queue.answers import (
+    IN_HAND_MAX,
+    VERSION,
+    Answer,
+    Beacon,
+    Envelope,
+    Hints,
+    Returned,
+)
+from mainspring.store.protocol import Acceptance, Action, Starts
+
+Int64s = NDArray[np.int64]
+BEACON_GAP_MIN_US = 5_000
+START_ROWS_MAX = 2_000
+HINTS_MAX = 20_000
+RATE_WINDOW_US = 200_000
+RATE_WEIGHT = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLimits:
+    """How much a worker takes on; see WorkerSettings for the reasons."""
+
+    concurrency: int
+    window_firings: int
+    start_ahead_us: int
+    complete_rows: int
+    complete_delay_us: int
+    beacon_us: int
+    hint_horizon_us: int
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A frame in hand.  `begun` firings of it were asked to be started, `remaining` are open."""
+
+    leader: int
+    seq: int
+    frame: Frame
+    remaining: int
+    begun: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StartRequest:
+    """Firings to start now, parallel arrays int64 of shape (n,)."""
+
+    worker_id: int
+    firing_ids: Int64s
+    fences: Int64s
+    timeouts_s: Int64s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunBegin:
+    """A started firing to run now: row `index` of `frame`."""
+
+    run_key: int
+    frame: Frame
+    index: int
+    started_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerTo:
+    """What to tell a leader, and where it listens."""
+
+    leader: int
+    address: str
+    answer: Answer
+
+
+@dataclass(slots=True)
+class Work:
+    """What a driver is to do now."""
+
+    start: StartRequest | None = None
+    begin: list[RunBegin] = field(default_factory=list)
+    complete: list[PendingEnd] | None = None
+    answers: list[AnswerTo] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class WorkerCounts:
+    """Plain counters that a metrics collector reads."""
+
+    received: int = 0
+    started: int = 0
+    refused_starts: int = 0
+    completed: int = 0
+    retried: int = 0
+    dead: int = 0
+    stale: int = 0
+    dropped_frames: int = 0
+    lost_frames: int = 0
+
+
+@dataclass(slots=True)
+class _Leader:
+    address: str
+    received_seq: int = 0
+    frames: dict[int, Held] = field(default_factory=dict)
+    lost: set[int] = field(default_factory=set)
+    is_dirty: bool = True
+    beacon_us: int | None = None
+    returned: list[Returned] = field(default_factory=list)
+    hints: list[tuple[int, int, int]] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    held: Held
+    index: int
+    started_us: int
+
+
+class Execution:
+    """The decisions of one worker process."""
+
+    def __init__(
+        self,
+        worker_id: int,
+        limits: WorkerLimits,
+        *,
+        queues: tuple[str, ...],
+        tasks: tuple[str, ...],
+    ) -> None:
+        self.worker_id = worker_id
+        self.counts = WorkerCounts()
+        self.draining = False
+        self._limits = limits
+        self._queues = queues
+        self._tasks = tasks
+        self._leaders: dict[int, _Leader] = {}
+        self._backlog: deque[Held] = deque()
+        self._starting: dict[int, tuple[Held, int]] | None = None
+        self._runnable: deque[int] = deque()
+        self._runs: dict[int, _Run] = {}
+        self._running_count = 0
+        self._next_key = 1
+        self._ends: list[tuple[_Run, PendingEnd]] = []
+        self._first_end_us = 0
+        self._completing: list[tuple[_Run, PendingEnd]] | None = None
+        self._rate_per_s = 0.0
+        self._rate_since_us: int | None = None
+        self._rate_count = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing runs, waits to run, or waits to be completed."""
+        return not (self._runs or self._ends or self._completing or self._starting)
+
+    @property
+    def running_count(self) -> int:
+        """How many handlers run now."""
+        return self._running_count
+
+    @property
+    def held_count(self) -> int:
+        """How many firings are in hand and not finished."""
+        return sum(
+            held.remaining for leader in self._leaders.values() for held in leader.frames.values()
+        )
+
+    def on_leaders(self, addresses: dict[int, str]) -> None:
+        """Take which schedulers are alive: each of them gets beacons."""
+        for leader_id in [known for known in self._leaders if known not in addresses]:
+            leader = self._leaders.pop(leader_id)
+            self._unhold(leader)
+        for leader_id, address in addresses.items():
+            self._leaders.setdefault(leader_id, _Leader(address))
+
+    def on_delivery(self, envelope: Envelope, frame: Frame) -> None:
+        """Take a frame; what is not for this worker, or comes twice, is dropped and counted."""
+        if envelope.worker != self.worker_id or envelope.leader != frame.leader:
+            self.counts.dropped_frames += 1
+            return
+        leader = self._leaders.setdefault(envelope.leader, _Leader(envelope.answer_to))
+        if envelope.seq <= leader.received_seq:
+            self.counts.dropped_frames += 1
+            return
+        missing = range(leader.received_seq + 1, envelope.seq)
+        self.counts.lost_frames += len(missing)
+        leader.lost.update(missing[:IN_HAND_MAX])
+        leader.received_seq = envelope.seq
+        leader.is_dirty = True
+        held = Held(envelope.leader, envelope.seq, frame, remaining=len(frame))
+        leader.frames[envelope.seq] = held
+        self.counts.received += len(frame)
+        if self.draining:
+            self._return(held, range(len(frame)))
+        else:
+            self._backlog.append(held)
+
+    def poll(self, monotonic_us: int, *, is_trusted: bool) -> Work:
+        """Return what is to be done now; `is_trusted` says whether a start may be asked for."""
+        self._measure(monotonic_us)
+        work = Work()
+        if is_trusted and not self.draining and self._starting is None and self._backlog:
+            work.start = self._choose_starts()
+        while self._runnable and self._running_count < self._limits.concurrency:
+            run_key = self._runnable.popleft()
+            run = self._runs[run_key]
+            self._running_count += 1
+            work.begin.append(RunBegin(run_key, run.held.frame, run.index, run.started_us))
+        if self._completing is None and self._is_flush_due(monotonic_us):
+            rows = self._limits.complete_rows
+            self._completing, self._ends = self._ends[:rows], self._ends[rows:]
+            self._first_end_us = monotonic_us
+            work.complete = [pending for _, pending in self._completing]
+        work.answers = self._answers(monotonic_us)
+        return work
+
+    def next_wake_us(self, monotonic_us: int) -> int:
+        """Return the monotonic instant at which `poll` may have something to do, at the latest."""
+        instants = [monotonic_us + self._limits.beacon_us]
+        if self._ends and self._completing is None:
+            instants.append(self._first_end_us + self._limits.complete_delay_us)
+        if any(leader.is_dirty for leader in self._leaders.values()):
+            instants.append(monotonic_us + BEACON_GAP_MIN_US)
+        return min(instants)
+
+    def on_started(self, starts: Starts) -> None:
+        """Take what the store started of the request under way; the rest is refused."""
+        assert self._starting is not None, "starts without a request"
+        starting, self._starting = self._starting, None
+        rows = zip(
+            starts.firing_id.tolist(),
+            starts.fence.tolist(),
+            starts.started_us.tolist(),
+            strict=True,
+        )
+        for firing_id, fence, started_us in rows:
+            held, index = starting.pop(firing_id)
+            assert int(held.frame.fence[index]) == fence, "start carries the fence (I3)"
+            run_key = self._next_key
+            self._next_key += 1
+            self._runs[run_key] = _Run(held, index, started_us)
+            self._runnable.append(run_key)
+            self.counts.started += 1
+        refused: dict[int, tuple[Held, list[int]]] = {}
+        for held, index in starting.values():
+            refused.setdefault(id(held), (held, []))[1].append(index)
+            self.counts.refused_starts += 1
+        for held, indices in refused.values():
+            self._return(held, indices)
+
+    def on_run_ended(self, run_key: int, report: Report, monotonic_us: int) -> None:
+        """Take the end of a run; it is completed with the next batch."""
+        run = self._runs.pop(run_key)
+        self._running_count -= 1
+        self._rate_count += 1
+        if not self._ends:
+            self._first_end_us = monotonic_us
+        frame, i = run.held.frame, run.index
+        self._ends.append(
+            (
+                run,
+                PendingEnd(
+                    firing_id=int(frame.firing_id[i]),
+                    fence=int(frame.fence[i]),
+                    rev=int(frame.rev[i]),
+                    job_id=int(frame.job_id[i]),
+                    scheduled_us=int(frame.scheduled_us[i]),
+                    next_us=int(frame.next_us[i]),
+                    report=report,
+                ),
+            )
+        )
+
+    def on_completed(self, results: list[Completed], database_us: int) -> None:
+        """Take the answers to the completion under way, parallel to what was asked."""
+        assert self._completing is not None, "completions without a request"
+        completing, self._completing = self._completing, None
+        for (run, _), result in zip(completing, results, strict=True):
+            self._finish(run.held, 1)
+            self._count(result)
+            is_accepted = result.acceptance in {Acceptance.ACCEPTED, Acceptance.REPLAYED}
+            is_soon = result.due_us - database_us <= self._limits.hint_horizon_us
+            leader = self._leaders.get(run.held.leader)
+            if leader and is_accepted and result.due_us != INFINITY_US and is_soon:
+                leader.hints.append((run.held.frame.shard, result.pending.firing_id, result.due_us))
+
+    def on_drain(self) -> None:
+        """Stop taking and starting; give back what was not started, finish what was."""
+        self.draining = True
+        for held in self._backlog:
+            self._return(held, range(held.begun, len(held.frame)))
+        self._backlog.clear()
+        for leader in self._leaders.values():
+            leader.is_dirty = True
+
+    def on_new_identity(self, worker_id: int) -> None:
+        """Take a new holder id: what the old one held and had not started is not ours any more."""
+        self.worker_id = worker_id
+        self._backlog.clear()
+        for leader in self._leaders.values():
+            leader.frames.clear()
+            leader.lost.clear()
+            leader.returned.clear()
+            leader.received_seq = 0
+            leader.is_dirty = True
+
+    def _choose_starts(self) -> StartRequest | None:
+        ahead = self._rate_per_s * self._limits.start_ahead_us / 1_000_000
+        room = int(self._limits.concurrency + ahead) - len(self._runs)
+        room = min(room, START_ROWS_MAX)
+        starting: dict[int, tuple[Held, int]] = {}
+        parts: list[tuple[Held, int, int]] = []
+        while room > 0 and self._backlog:
+            held = self._backlog[0]
+            first, last = held.begun, min(held.begun + room, len(held.frame))
+            ids = held.frame.firing_id[first:last].tolist()
+            # One statement cannot start a firing twice: a second copy waits for the next.
+            if any(firing_id in starting for firing_id in ids):
+                break
+            starting.update((firing_id, (held, first + k)) for k, firing_id in enumerate(ids))
+            parts.append((held, first, last))
+            held.begun = last
+            room -= last - first
+            if held.begun == len(held.frame):
+                self._backlog.popleft()
+        if not parts:
+            return None
+        self._starting = starting
+        return StartRequest(
+            self.worker_id,
+            np.concatenate([held.frame.firing_id[a:b] for held, a, b in parts]),
+            np.concatenate([held.frame.fence[a:b] for held, a, b in parts]),
+            np.concatenate([held.frame.timeout_s[a:b].astype(np.int64) for held, a, b in parts]),
+        )
+
+    def _is_flush_due(self, monotonic_us: int) -> bool:
+        if not self._ends:
+            return False
+        return (
+            len(self._ends) >= self._limits.complete_rows
+            or monotonic_us - self._first_end_us >= self._limits.complete_delay_us
+            or not self._runs
+        )
+
+    def _answers(self, monotonic_us: int) -> list[AnswerTo]:
+        answers: list[AnswerTo] = []
+        for leader_id, leader in self._leaders.items():
+            answers += [AnswerTo(leader_id, leader.address, told) for told in leader.returned]
+            leader.returned.clear()
+            while leader.hints:
+                chosen, leader.hints = leader.hints[:HINTS_MAX], leader.hints[HINTS_MAX:]
+                shards, firing_ids, due_us = zip(*chosen, strict=True)
+                hints = Hints(VERSION, self.worker_id, leader_id, shards, firing_ids, due_us)
+                answers.append(AnswerTo(leader_id, leader.address, hints))
+            age_us = None if leader.beacon_us is None else monotonic_us - leader.beacon_us
+            if age_us is None or age_us >= (
+                BEACON_GAP_MIN_US if leader.is_dirty else self._limits.beacon_us
+            ):
+                leader.beacon_us, leader.is_dirty = monotonic_us, False
+                beacon = self._beacon(leader_id, leader)
+                answers.append(AnswerTo(leader_id, leader.address, beacon))
+                leader.lost.clear()
+        return answers
+
+    def _beacon(self, leader_id: int, leader: _Leader) -> Beacon:
+        return Beacon(
+            version=VERSION,
+            worker=self.worker_id,
+            leader=leader_id,
+            window=0 if self.draining else self._limits.window_firings,
+            received_seq=leader.received_seq,
+            in_hand=tuple((seq, held.remaining) for seq, held in leader.frames.items()),
+            lost=tuple(sorted(leader.lost)),
+            queues=self._queues,
+            tasks=self._tasks,
+            draining=self.draining,
+        )
+
+    def _return(self, held: Held, indices: range | list[int]) -> None:
+        leader = self._leaders.get(held.leader)
+        if leader is None or leader.frames.get(held.seq) is not held or not len(indices):
+            return
+        chosen = np.array(indices, np.int64)
+        firing_ids = tuple(held.frame.firing_id[chosen].tolist())
+        leader.returned.append(Returned(VERSION, self.worker_id, held.leader, held.seq, firing_ids))
+        self._finish(held, len(indices))
+
+    def _finish(self, held: Held, count: int) -> None:
+        held.remaining -= count
+        assert held.remaining >= 0, "a firing finished twice"
+        leader = self._leaders.get(held.leader)
+        if leader is None or leader.frames.get(held.seq) is not held:
+            return
+        leader.is_dirty = True
+        if held.remaining == 0:
+            del leader.frames[held.seq]
+
+    def _unhold(self, leader: _Leader) -> None:
+        gone = {id(held) for held in leader.frames.values()}
+        self._backlog = deque(held for held in self._backlog if id(held) not in gone)
+
+    def _count(self, result: Completed) -> None:
+        match result.acceptance:
+            case Acceptance.ACCEPTED | Acceptance.REPLAYED:
+                self.counts.completed += 1
+                if result.end is not None:
+                    self.counts.retried += result.end.action is Action.RETRY
+                    self.counts.dead += result.end.is_letter
+            case Acceptance.STALE | Acceptance.CHANGED:
+                self.counts.stale += 1
+
+    def _measure(self, monotonic_us: int) -> None:
+        if self._rate_since_us is None:
+            self._rate_since_us = monotonic_us
+            return
+        span_us = monotonic_us - self._rate_since_us
+        if span_us < RATE_WINDOW_US:
+            return
+        rate = self._rate_count * 1_000_000 / span_us
+        self._rate_per_s += RATE_WEIGHT * (rate - self._rate_per_s)
+        self._rate_since_us, self._rate_count = monotonic_us, 0

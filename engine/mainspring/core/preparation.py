@@ -1,0 +1,276 @@
+"""From a claim to frames that are encoded: what is done before the second counts in.
+
+`claim_and_prepare` is the procedure a driver runs for one claim request, on any store: claim,
+judge what came too late, record it, compute the next occurrences, render the keys, cut the batch
+into frames.  Everything but the calls of the store is a pure function here.
+
+A frame holds firings of one queue, one task and one release tick; a firing that has lost two
+workers already travels alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mainspring import frame
+from mainspring.claim import ClaimBatch
+from mainspring.core.ending import UNREADABLE_US
+from mainspring.core.requests import ClaimIds, ClaimPage, Prepared, PreparedFrame
+from mainspring.cron import OccurrenceMemo, judge_missed, load_zone, parse_schedule
+from mainspring.errors import InvalidSchedule
+from mainspring.instants import INFINITY_US
+from mainspring.keys import compile_template, default_key, firing_suffix, render
+from mainspring.model import FiringId, MissedWindow, Trigger, format_job_id
+from mainspring.store.protocol import FiringStore, Missed
+
+Int64s = NDArray[np.int64]
+LOSSES_BEFORE_ALONE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """On whose behalf a claim is made."""
+
+    shard: int
+    term: int
+    holder_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What preparation needs besides the batch; `take_frame_no` numbers frames of one leader."""
+
+    memo: OccurrenceMemo
+    tick_us: int
+    frame_firings_max: int
+    take_frame_no: Callable[[], int]
+
+
+def claim_and_prepare(
+    store: FiringStore, who: Leadership, request: ClaimPage | ClaimIds, recipe: Recipe
+) -> Prepared:
+    """Carry out one claim; raises what the store raises.
+
+    A crash between the claim and the record of its misses runs the occurrence it found late, as
+    it is; nothing is lost, and the next claim judges the ones after it.
+    """
+    if isinstance(request, ClaimPage):
+        batch = store.claim_page(
+            who.shard,
+            who.term,
+            who.holder_id,
+            after=request.after,
+            until_us=request.until_us,
+            limit=request.limit,
+        )
+    else:
+        batch = store.claim_ids(
+            who.shard,
+            who.term,
+            who.holder_id,
+            request.firing_ids,
+            request.fences,
+            until_us=request.until_us,
+        )
+    claimed_count = len(batch)
+    last = (int(batch.due_us[-1]), int(batch.firing_id[-1])) if claimed_count else None
+    missed, missed_count = judge(batch)
+    if missed:
+        moved = store.record_missed(who.shard, who.term, who.holder_id, missed)
+        batch = caught_up(batch, [row for row in missed if row.firing_id in moved])
+    next_us = next_occurrences(batch, recipe.memo)
+    frames = [
+        _encode(batch, rows, next_us, who, recipe, release_tick)
+        for rows, release_tick in cut(batch, recipe.tick_us, recipe.frame_firings_max)
+    ]
+    return Prepared(
+        frames=frames,
+        claimed_count=claimed_count,
+        last=last,
+        missed_count=missed_count if missed else 0,
+        claimed_us=int(batch.claimed_us[0]) if claimed_count else None,
+    )
+
+
+def judge(batch: ClaimBatch) -> tuple[list[Missed], int]:
+    """Return the late firings with what they become, and how many occurrences were missed.
+
+    Judged once: attempt 1 of a scheduled firing that was never claimed before.
+    """
+    late_us = batch.claimed_us - batch.scheduled_us
+    is_judged = (
+        (batch.first_claim == 1)
+        & (batch.trigger == int(Trigger.SCHEDULE))
+        & (late_us > batch.grace_s.astype(np.int64) * 1_000_000)
+    )
+    rows: list[Missed] = []
+    missed_count = 0
+    for i in np.flatnonzero(is_judged).tolist():
+        row = batch.row(i)
+        try:
+            schedule = parse_schedule(row.schedule, row.zone, anchor_us=row.anchor_us)
+        except InvalidSchedule:
+            continue  # run it as it is; `next_occurrences` parks what follows
+        verdict = judge_missed(
+            schedule,
+            MissedWindow.RUN_ONCE,
+            row.scheduled_us,
+            row.claimed_us,
+            row.grace_s * 1_000_000,
+        )
+        if verdict.is_on_time or verdict.catch_up_scheduled_us is None:
+            continue
+        missed_count += verdict.missed_count
+        rows.append(
+            Missed(
+                firing_id=FiringId(row.firing_id),
+                fence=row.fence,
+                scheduled_us=verdict.catch_up_scheduled_us,
+                dropped_us=verdict.dropped_first_us or 0,
+                dropped_count=verdict.dropped_count,
+            )
+        )
+    return rows, missed_count
+
+
+def caught_up(batch: ClaimBatch, rows: list[Missed]) -> ClaimBatch:
+    """Return the batch with the firings that were moved to their catch-up occurrence."""
+    by_id = {row.firing_id: row.scheduled_us for row in rows}
+    scheduled_us = batch.scheduled_us.copy()
+    catch_up = batch.catch_up.copy()
+    for i in np.flatnonzero(np.isin(batch.firing_id, np.array(list(by_id), np.int64))).tolist():
+        scheduled_us[i] = by_id[FiringId(int(batch.firing_id[i]))]
+        catch_up[i] = 1
+    return batch.replace(scheduled_us=scheduled_us, catch_up=catch_up)
+
+
+def next_occurrences(batch: ClaimBatch, memo: OccurrenceMemo) -> Int64s:
+    """Return the occurrence after each firing's own, int64, shape (n,).
+
+    INFINITY_US for extra firings and for one-offs.  One evaluation serves all rows that share
+    expression, zone, occurrence and (it matters for @every alone) anchor.
+    """
+    count = len(batch)
+    result = np.full(count, INFINITY_US, np.int64)
+    schedule_codes, zone_codes = batch.schedule.codes, batch.zone.codes
+    if not count:
+        return result
+    is_every = np.array([text.startswith("@every") for text in batch.schedule.values], bool)
+    anchor_us = np.where(is_every[schedule_codes], batch.anchor_us, 0)
+    for rows in _runs_of_equals((anchor_us, batch.scheduled_us, zone_codes, schedule_codes)):
+        first = int(rows[0])
+        text, zone = batch.schedule[first], batch.zone[first]
+        assert text is not None
+        assert zone is not None
+        try:
+            next_us = memo.next_us(
+                text, zone, int(batch.anchor_us[first]), int(batch.scheduled_us[first])
+            )
+        except InvalidSchedule:
+            next_us = UNREADABLE_US
+        result[rows] = next_us
+    result[batch.trigger != int(Trigger.SCHEDULE)] = INFINITY_US
+    return result
+
+
+def cut(batch: ClaimBatch, tick_us: int, frame_firings_max: int) -> Iterator[tuple[Int64s, int]]:
+    """Yield (row numbers, release tick) of each frame, earliest release first.
+
+    The release tick is the first at or after `due_at`, so no frame is early (I7).
+    """
+    if not len(batch):
+        return
+    ticks = -(-batch.due_us // tick_us)
+    alone = np.where(batch.lost_count >= LOSSES_BEFORE_ALONE, np.arange(1, len(batch) + 1), 0)
+    keys = (alone, batch.task.codes, batch.queue.codes, ticks)
+    for equals in _runs_of_equals(keys):
+        for first in range(0, len(equals), frame_firings_max):
+            rows = equals[first : first + frame_firings_max]
+            yield rows, int(ticks[rows[0]])
+
+
+def _runs_of_equals(keys: tuple[NDArray[np.integer[Any]], ...]) -> Iterator[Int64s]:
+    """Yield the row numbers of each run of rows with equal keys; the last key sorts first."""
+    order = np.lexsort(keys).astype(np.int64)
+    differs = np.zeros(len(order) - 1, bool)
+    for key in keys:
+        ordered = key[order]
+        differs |= ordered[1:] != ordered[:-1]
+    yield from np.split(order, np.flatnonzero(differs) + 1)
+
+
+def explicit_keys(batch: ClaimBatch, rows: Int64s) -> list[str] | None:
+    """Return the keys of firings that do not have the default one, parallel to `rows`.
+
+    None if all have it; an empty text stands for the default.
+    """
+    is_special = (batch.template.codes[rows] >= 0) | np.isin(
+        batch.trigger[rows], (int(Trigger.MANUAL), int(Trigger.BACKFILL))
+    )
+    if not is_special.any():
+        return None
+    keys = [""] * len(rows)
+    for place in np.flatnonzero(is_special).tolist():
+        keys[place] = _key(batch, int(rows[place]))
+    return keys
+
+
+def _key(batch: ClaimBatch, i: int) -> str:
+    row = batch.row(i)
+    job_id = format_job_id(row.job_id)
+    if row.template is None:
+        key = default_key(job_id, row.scheduled_us)
+    else:
+        key = render(
+            compile_template(row.template),
+            job_id=job_id,
+            name=row.name,
+            scheduled_at_us=row.scheduled_us,
+            zone=load_zone(row.zone).tz,
+        )
+    if row.trigger in {Trigger.MANUAL, Trigger.BACKFILL}:
+        key += firing_suffix(row.firing_id)
+    return key
+
+
+def _encode(
+    batch: ClaimBatch,
+    rows: Int64s,
+    next_us: Int64s,
+    who: Leadership,
+    recipe: Recipe,
+    release_tick: int,
+) -> PreparedFrame:
+    first = int(rows[0])
+    queue, task = batch.queue[first], batch.task[first]
+    assert queue is not None
+    assert task is not None
+    frame_no = recipe.take_frame_no()
+    data = frame.encode(
+        leader=who.holder_id,
+        frame_no=frame_no,
+        shard=who.shard,
+        term=who.term,
+        queue=queue,
+        task=task,
+        batch=batch,
+        indices=rows,
+        next_us=next_us,
+        keys=explicit_keys(batch, rows),
+    )
+    return PreparedFrame(
+        shard=who.shard,
+        frame_no=frame_no,
+        queue=queue,
+        task=task,
+        release_tick=release_tick,
+        firing_ids=batch.firing_id[rows],
+        fences=batch.fence[rows],
+        due_us=batch.due_us[rows],
+        data=data,
+    )

@@ -1,0 +1,46 @@
+"""The whole cluster in virtual time, with faults at every step, by seed."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from simulation.checker import Verdict, check
+from simulation.faults import Rates
+from simulation.world import World
+
+SEEDS = int(os.environ.get("MAINSPRING_SIMULATION_SEEDS", "60"))
+FIRST = int(os.environ.get("MAINSPRING_SIMULATION_FIRST", "0"))
+CALM = Rates()
+
+
+def simulate(seed: int, rates: Rates | None = None) -> tuple[World, Verdict]:
+    world = World(seed, rates)
+    world.run()
+    return world, check(world)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
+def test_without_faults_nothing_is_lost_doubled_or_missed(seed: int) -> None:
+    """A calm cluster begins every attempt once; only jobs that kill their worker lose runs."""
+    world, verdict = simulate(seed, CALM)
+    kills = sum(job.kills for job in world.history.jobs.values())
+
+    assert kills > 0 or (verdict.lost, verdict.duplicates) == (0, 0)
+    assert verdict.begun > 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
+def test_no_promise_breaks_under_faults(seed: int) -> None:
+    """Whatever fails, nothing is lost, early or counted twice, and all comes to its end."""
+    simulate(seed)
+
+
+@pytest.mark.slow
+def test_a_seed_repeats_exactly() -> None:
+    """Two runs of one seed do the same things at the same instants."""
+    hashes = {simulate(7)[0].work.trace_hash for _ in range(2)}
+
+    assert len(hashes) == 1

@@ -1,0 +1,323 @@
+"""A whole cluster in one process: store, network, actors, jobs and a nemesis, from one seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from simulation.actors import MS, S, Actor, SimScheduler, SimWorker
+from simulation.clockwork import Clockwork
+from simulation.faults import FaultyStore, Rates
+
+from mainspring.core.ending import Report
+from mainspring.core.execution import RunBegin
+from mainspring.model import Backoff, Definition, JobId, NewJob
+from mainspring.queue.answers import Envelope
+from mainspring.store.memory import MemoryStore
+
+DATABASE_EPOCH_US = 1_780_920_000 * S
+SHARDS = 3
+FAULTS_UNTIL_S = 40
+END_S = 75
+
+
+@dataclass(frozen=True)
+class Begun:
+    """One handler that was begun: what a worker's own log would say."""
+
+    job_id: int
+    scheduled_us: int
+    attempt: int
+    firing_id: int
+    fence: int
+    database_us: int
+    worker: int
+    catch_up: bool
+
+
+@dataclass
+class Registered:
+    """A job as its user knows it."""
+
+    job_id: JobId
+    first_us: int
+    period_us: int
+    failures: int
+    max_retries: int
+    kills: int
+    registered_us: int
+    deleted_us: int | None = None
+
+
+@dataclass
+class History:
+    """What the checker reads besides the store."""
+
+    begun: list[Begun] = field(default_factory=list)
+    jobs: dict[int, Registered] = field(default_factory=dict)
+    strikes: int = 0
+
+
+class World:
+    """One seed's cluster."""
+
+    def __init__(self, seed: int, rates: Rates | None = None) -> None:
+        self.rng = random.Random(seed)
+        self.rates = Rates.draw(self.rng) if rates is None else rates
+        self.work = Clockwork()
+        self.started_us = self.work.now_us
+        self.database_offset_us = DATABASE_EPOCH_US - self.work.now_us
+        self.store = MemoryStore(self.database_us, hints=self.notify)
+        self.store.make_shards(SHARDS)
+        self.store.make_partitions(days_ahead=2)
+        self.schedulers: dict[int, SimScheduler] = {}
+        self.workers: dict[int, SimWorker] = {}
+        self.actors: list[Actor] = []
+        self.stores: list[FaultyStore] = []
+        self.leading: dict[int, SimScheduler] = {}
+        self.history = History()
+        self.is_faulty = True
+        self._channel_us: dict[tuple[int, int], int] = {}
+        self._options = {
+            "arm_ahead_us": self.rng.choice([0, 1 * S, 3 * S]),
+            "queue_firings": self.rng.choice([30, 400, 10_000]),
+            "page_rows": self.rng.choice([3, 50, 1_000]),
+        }
+        self._concurrency = self.rng.choice([2, 8, 40])
+        self.start_scheduler()
+        for _ in range(self.rng.choice([1, 2, 4])):
+            self.start_worker()
+        self._plan_jobs()
+        self._plan_nemesis()
+
+    def database_us(self) -> int:
+        """The database clock."""
+        return self.work.now_us + self.database_offset_us
+
+    def run(self) -> None:
+        """Faults first; then heal, and everything must come to its end."""
+        self.work.run_until(self.started_us + FAULTS_UNTIL_S * S)
+        self.heal()
+        self.work.run_until(self.started_us + END_S * S)
+
+    def heal(self) -> None:
+        """End every fault."""
+        self.is_faulty = False
+        for store in self.stores:
+            store.rates = Rates()
+            store.is_down = False
+        if not any(isinstance(a, SimWorker) and a.is_alive for a in self.actors):
+            self.start_worker()
+
+    def start_scheduler(self) -> None:
+        """Start a scheduler process."""
+        store = self._faulty_store()
+        scheduler = SimScheduler(
+            self.work, random.Random(self.rng.random()), store, self, **self._options
+        )
+        self.actors.append(scheduler)
+
+    def start_worker(self) -> None:
+        """Start a worker process."""
+        worker = SimWorker(
+            self.work,
+            random.Random(self.rng.random()),
+            self._faulty_store(),
+            self,
+            concurrency=self._concurrency,
+            run=self.begin,
+        )
+        self.actors.append(worker)
+
+    def may_lead(self, shard: int, scheduler: SimScheduler) -> bool:
+        """The election: a lock that its holder's death frees."""
+        holder = self.leading.get(shard)
+        if holder is None or not holder.is_alive:
+            self.leading[shard] = scheduler
+        return self.leading[shard] is scheduler
+
+    def notify(self, shard: int, due_us: int, firing_id: int) -> None:
+        """NOTIFY: a hint, which may be lost."""
+        for scheduler in list(self.schedulers.values()):
+            if scheduler.is_alive and self.rng.random() < 0.9:
+                self.work.after(
+                    MS, lambda s=scheduler: s.is_alive and s.hint(shard, due_us, firing_id)
+                )
+
+    def deliver(self, envelope: Envelope, data: bytes) -> None:
+        """Leader to worker: in order, and sometimes not at all."""
+        worker = self.workers.get(envelope.worker)
+        if worker is None or self._is_lost(self.rates.delivery_lost):
+            return
+        self._send((envelope.leader, envelope.worker), worker, lambda: worker.take(envelope, data))
+
+    def answer(self, leader_id: int, answer: Any) -> None:
+        """Worker to leader: in order, and sometimes not at all."""
+        scheduler = self.schedulers.get(leader_id)
+        if scheduler is None or self._is_lost(self.rates.answer_lost):
+            return
+        self._send((answer.worker, -leader_id), scheduler, lambda: scheduler.take(answer))
+
+    def begin(self, worker: SimWorker, begin: RunBegin) -> tuple[int, Report | None]:
+        """What the handler does: logged, then it succeeds, fails, or kills its process."""
+        frame, i = begin.frame, begin.index
+        begun = Begun(
+            job_id=int(frame.job_id[i]),
+            scheduled_us=int(frame.scheduled_us[i]),
+            attempt=int(frame.attempt[i]),
+            firing_id=int(frame.firing_id[i]),
+            fence=int(frame.fence[i]),
+            database_us=self.database_us(),
+            worker=worker.execution.worker_id if worker.execution else 0,
+            catch_up=frame.catch_up(i),
+        )
+        self.history.begun.append(begun)
+        self.work.note("begun", begun)
+        job = self.history.jobs[begun.job_id]
+        if begun.attempt <= job.kills:
+            self.crash(worker)
+            return 0, None
+        duration_us = self.rng.choice([0, 1 * MS, 20 * MS, 300 * MS])
+        if begun.attempt <= job.kills + job.failures:
+            return duration_us, Report("failed", error="planned")
+        return duration_us, Report("success", output='"done"')
+
+    def crash(self, actor: Actor) -> None:
+        """Kill -9; another process of the kind starts later."""
+        if not actor.is_alive:
+            return
+        actor.is_alive = False
+        self.history.strikes += 1
+        start = self.start_worker if isinstance(actor, SimWorker) else self.start_scheduler
+        self.work.after(self.rng.randrange(100 * MS, 4 * S), start)
+
+    def _faulty_store(self) -> FaultyStore:
+        rates = self.rates if self.is_faulty else Rates()
+        store = FaultyStore(self.store, rates, random.Random(self.rng.random()))
+        self.stores.append(store)
+        return store
+
+    def _is_lost(self, rate: float) -> bool:
+        return self.is_faulty and self.rng.random() < rate
+
+    def _send(self, channel: tuple[int, int], actor: Actor, event: Callable[[], None]) -> None:
+        at_us = max(
+            self._channel_us.get(channel, 0), self.work.now_us + self.rng.randrange(100, 5 * MS)
+        )
+        self._channel_us[channel] = at_us + 1
+        self.work.at(at_us, lambda: actor.later(0, event))
+
+    def _plan_jobs(self) -> None:
+        for _ in range(self.rng.randrange(5, 40)):
+            self.work.after(self.rng.randrange(0, 30 * S), self._register_one)
+        burst_us = self.rng.randrange(5, 30) * S
+        count = self.rng.choice([0, 50, 300])
+        self.work.after(
+            self.rng.randrange(0, burst_us), lambda: self._register_burst(burst_us, count)
+        )
+
+    def _register_one(self) -> None:
+        kind = self.rng.random()
+        if kind < 0.5:
+            period_us = self.rng.choice([1, 2, 5, 10]) * S
+            self._register(f"@every {period_us // S}s", self.database_us() + period_us, period_us)
+        else:
+            at_us = self.database_us() + self.rng.randrange(-5 * S, 25 * S)
+            self._register_once(at_us)
+        job = list(self.history.jobs.values())[-1]
+        if self.rng.random() < 0.2:
+            self.work.after(self.rng.randrange(0, 20 * S), lambda: self._delete(job))
+
+    def _register_burst(self, burst_us: int, count: int) -> None:
+        for _ in range(count):
+            self._register_once(DATABASE_EPOCH_US + burst_us, failures=0, kills=0)
+
+    def _register_once(
+        self, at_us: int, failures: int | None = None, kills: int | None = None
+    ) -> None:
+        self._register("2026-06-08T13:00:00Z", at_us, 0, failures, kills)
+
+    def _register(
+        self,
+        schedule: str,
+        first_us: int,
+        period_us: int,
+        failures: int | None = None,
+        kills: int | None = None,
+    ) -> None:
+        if failures is None:
+            failures = self.rng.choice([0, 0, 0, 1, 2, 5])
+            if period_us:  # its retries must fit between two occurrences, or it falls behind
+                failures = min(failures, 1) if period_us >= 10 * S else 0
+        kills = self.rng.choice([0] * 12 + [1, 2]) if kills is None and not period_us else 0
+        max_retries = 5
+        definition = Definition(
+            name="j",
+            task="work",
+            schedule=schedule,
+            max_retries=max_retries,
+            retry_backoff=self.rng.choice(list(Backoff)),
+            retry_base_seconds=self.rng.choice([0, 1]),
+            retry_cap_seconds=2,
+            timeout_seconds=3,
+            misfire_grace_seconds=self.rng.choice([0, 1, 60]),
+        )
+        new = NewJob(
+            definition=definition,
+            first_us=first_us,
+            anchor_us=first_us - period_us,
+            is_once=period_us == 0,
+        )
+        job_id = self.store.add_jobs([new])[0]
+        self.history.jobs[job_id] = Registered(
+            job_id, first_us, period_us, failures, max_retries, kills, self.database_us()
+        )
+
+    def _delete(self, job: Registered) -> None:
+        self.store.delete_job(job.job_id)
+        job.deleted_us = self.database_us()
+
+    def _plan_nemesis(self) -> None:
+        rates = self.rates
+        self._strike(rates.worker_crash_s, lambda: self._on_one(SimWorker, self.crash))
+        self._strike(rates.worker_pause_s, lambda: self._on_one(SimWorker, self._pause))
+        self._strike(rates.scheduler_crash_s, lambda: self._on_one(SimScheduler, self.crash))
+        self._strike(rates.scheduler_pause_s, lambda: self._on_one(SimScheduler, self._pause))
+        self._strike(rates.outage_s, self._outage)
+        self._strike(rates.clock_step_s, self._step_clock)
+
+    def _strike(self, mean_s: float, strike: Callable[[], None]) -> None:
+        if not mean_s:
+            return
+
+        def again() -> None:
+            if self.is_faulty:
+                self.history.strikes += 1
+                strike()
+                self._strike(mean_s, strike)
+
+        self.work.after(int(self.rng.expovariate(1 / mean_s) * S), again)
+
+    def _on_one(self, kind: type[Actor], strike: Callable[[Any], None]) -> None:
+        living = [a for a in self.actors if a.is_alive and isinstance(a, kind)]
+        if living:
+            strike(self.rng.choice(living))
+
+    def _pause(self, actor: Actor) -> None:
+        actor.paused_until_us = self.work.now_us + self.rng.randrange(0, 12 * S)
+
+    def _outage(self) -> None:
+        length_us = self.rng.randrange(0, 8 * S)
+        for store in self.stores:
+            store.is_down = True
+
+        def back() -> None:
+            for store in self.stores:
+                store.is_down = False
+
+        self.work.after(length_us, back)
+
+    def _step_clock(self) -> None:
+        self.database_offset_us += self.rng.choice([-3, -1, 1, 3]) * S
