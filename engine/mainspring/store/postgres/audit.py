@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,14 +55,15 @@ class Audit:
 
     def runs(self) -> RecordedRuns:
         """Return every recorded run."""
-        *arrays, status = decode_copy(self._database.copy_of("audit_runs"), RUN_KINDS)
-        codes, values = status
-        return RecordedRuns(*arrays, Codes(codes, tuple(values)))  # type: ignore[arg-type]
+        columns: list[Any] = list(decode_copy(self._database.copy_of("audit_runs"), RUN_KINDS))
+        codes, values = columns[-1]
+        columns[-1] = Codes(codes, tuple(values))
+        return RecordedRuns(*columns)
 
     def open_firings(self) -> OpenFirings:
         """Return every firing without an end."""
-        columns = decode_copy(self._database.copy_of("audit_open"), OPEN_KINDS)
-        return OpenFirings(*columns)  # type: ignore[arg-type]
+        columns: list[Any] = list(decode_copy(self._database.copy_of("audit_open"), OPEN_KINDS))
+        return OpenFirings(*columns)
 
     def close(self) -> None:
         """Give the connection up."""

@@ -22,7 +22,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from mainspring.clock import monotonic_s
-from mainspring.errors import PoolerDetected
+from mainspring.errors import InvalidInput, PoolerDetected
 from mainspring.store.postgres.arrays import register_arrays
 from mainspring.store.postgres.failures import translated
 
@@ -128,18 +128,27 @@ def connect(dsn: str, application_name: str, **overrides: str) -> Session:
 
 
 def open_session(dsn: str, application_name: str, **overrides: str) -> Session:
-    """Open a session without looking for a pooler."""
+    """Open a session without looking for a pooler; `InvalidInput` for an unreadable DSN."""
+    wanted: dict[str, Any] = CONNECTION_DEFAULTS | _read_dsn(dsn)
+    ours = " ".join(f"-c {name}={value}" for name, value in (SESSION_SETTINGS | overrides).items())
+    wanted["options"] = f"{ours} {wanted.get('options', '')}".strip()
+    wanted["application_name"] = application_name
     with translated():
-        wanted: dict[str, Any] = CONNECTION_DEFAULTS | {
-            key: str(value) for key, value in conninfo_to_dict(dsn).items() if value is not None
-        }
-        settings = SESSION_SETTINGS | overrides
-        ours = " ".join(f"-c {name}={value}" for name, value in settings.items())
-        wanted["options"] = f"{ours} {wanted.get('options', '')}".strip()
-        wanted["application_name"] = application_name
         session = Session.connect("", autocommit=True, prepare_threshold=PREPARE_AFTER, **wanted)
     register_arrays(session)
     return session
+
+
+def _read_dsn(dsn: str) -> dict[str, str]:
+    """Take a connection string apart; it holds a password, so no message shows it."""
+    try:
+        found = conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:
+        raise InvalidInput(
+            "the connection string cannot be read",
+            hint="Write postgresql://user@host:5432/database, or host=... dbname=... as for libpq.",
+        ) from None
+    return {key: str(value) for key, value in found.items() if value is not None}
 
 
 class Backend(Protocol):
