@@ -8,16 +8,21 @@ counted, never a wrong total later.
 Scheduler, each with label `shard`:
 
 - `mainspring_claimed_total` firings leased,
-  `mainspring_released_total` handed to a worker's socket,
+  `mainspring_released_total` whose time came, free to be taken by any worker with credit,
   `mainspring_lost_total` runs ended because their worker was dead or late,
   `mainspring_retried_total` and `mainspring_dead_total` what became of these,
   `mainspring_missed_total` occurrences recorded as missed,
   `mainspring_returned_total` firings given back by workers,
-  `mainspring_overdue_unleased_total` firings found overdue and unleased by two sweeps (an alarm)
-- `mainspring_queue_depth` firings claimed and not finished, `mainspring_wheel_timers`
+  `mainspring_unanswered_frames_total` frames claimed anew since nobody held or started them
+- `mainspring_overdue_unleased` firings found overdue and unleased by two sweeps (an alarm),
+  `mainspring_queue_depth` firings claimed and not finished, `mainspring_wheel_timers`
 - `mainspring_lateness_seconds` (histogram) from `due_at` to release
 
-Scheduler, without label: `mainspring_shards_led`, `mainspring_holders_alive`.
+Scheduler, with labels `queue` and `task`: `mainspring_waiting` released firings that wait for a
+worker, above all those whose task no live worker knows.
+
+Scheduler, without label: `mainspring_shards_led`, `mainspring_holders_alive`,
+`mainspring_hints_lost_total` times the connection that hears hints broke.
 
 Worker: `mainspring_started_total`, `mainspring_completed_total` (success),
 `mainspring_retried_total`, `mainspring_dead_total`,
@@ -121,13 +126,14 @@ class ShardCounts:
     """What one shard's leader counts."""
 
     claimed: int = _counter("firings leased")
-    released: int = _counter("firings handed to a worker's socket")
+    released: int = _counter("firings whose time came")
     returned: int = _counter("firings given back by workers")
     lost: int = _counter("runs ended because their worker was dead or late")
     retried: int = _counter("attempts that will be repeated")
     dead: int = _counter("dead letters written")
     missed: int = _counter("occurrences recorded as missed")
-    overdue_unleased: int = _counter("firings found overdue and unleased by two sweeps")
+    unanswered_frames: int = _counter("frames claimed anew since nobody held or started them")
+    overdue_unleased: int = _gauge("firings found overdue and unleased by two sweeps")
     queue_depth: int = _gauge("firings claimed and not finished")
     wheel_timers: int = _gauge("timers in the wheel")
     lateness_seconds: Histogram = field(
@@ -141,6 +147,7 @@ class NodeCounts:
 
     shards_led: int = _gauge("shards this process leads")
     holders_alive: int = _gauge("live holders as this process sees them")
+    hints_lost: int = _counter("times the connection that hears hints broke")
 
 
 @dataclass(slots=True)
@@ -194,6 +201,7 @@ class SchedulerMetrics(_Metrics):
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.node = NodeCounts()
         self.dropped_frames: Counter[str] = Counter()
+        self.waiting: dict[tuple[str, str], int] = {}
         self._shards: dict[int, ShardCounts] = {}
         super().__init__(registry)
 
@@ -206,6 +214,14 @@ class SchedulerMetrics(_Metrics):
         shards = [((str(shard),), counts) for shard, counts in sorted(self._shards.items())]
         yield from _families(ShardCounts, ("shard",), shards)
         yield from _families(NodeCounts, (), [((), self.node)])
+        waiting = GaugeMetricFamily(
+            "mainspring_waiting",
+            "released firings that wait for a worker",
+            labels=("queue", "task"),
+        )
+        for names, count in sorted(self.waiting.items()):
+            waiting.add_metric(names, count)
+        yield waiting
         yield _dropped(self.dropped_frames)
 
 

@@ -12,10 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from simulation.clockwork import Clockwork
-from simulation.faults import FaultyStore
 
 from mainspring.clock import DatabaseClock
+from mainspring.core.carrying import carry_out
 from mainspring.core.completion import Chance, complete_runs
 from mainspring.core.dispatch import Dispatch
 from mainspring.core.ending import Report
@@ -30,8 +29,10 @@ from mainspring.core.trust import TrustWindow
 from mainspring.cron import OccurrenceMemo
 from mainspring.errors import MainspringError, StoreUnavailable, TermLost
 from mainspring.frame import decode
+from mainspring.metrics import WorkerCounts
 from mainspring.queue.answers import VERSION, Beacon, Envelope, Hints, Returned
-from mainspring.core.carrying import carry_out
+from simulation.clockwork import Clockwork
+from simulation.faults import FaultyStore
 
 MS = 1_000
 S = 1_000_000
@@ -286,7 +287,14 @@ class SimWorker(Actor):
             return
         self.network.workers[holder_id] = self
         if self.execution is None:
-            self.execution = Execution(holder_id, self.limits, queues=("default",), tasks=("work",))
+            self.execution = Execution(
+                holder_id,
+                self.limits,
+                queues=("default",),
+                tasks=("work",),
+                counts=WorkerCounts(),
+                on_dropped=lambda _reason: None,
+            )
         else:
             self.execution.on_new_identity(holder_id)
         self.trust.renewed(sent_us)

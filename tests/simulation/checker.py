@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from simulation.world import S, World
-
 from mainspring.instants import INFINITY_US
 from mainspring.model import Run, RunStatus
+from simulation.world import S, World
 
 SETTLE_US = 15 * S
 TERMINAL = {RunStatus.SUCCESS, RunStatus.DEAD}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+
 from simulation.checker import Verdict, check
 from simulation.faults import Rates
 from simulation.world import World

@@ -7,15 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from simulation.actors import MS, S, Actor, SimScheduler, SimWorker
-from simulation.clockwork import Clockwork
-from simulation.faults import FaultyStore, Rates
-
 from mainspring.core.ending import Report
 from mainspring.core.execution import RunBegin
 from mainspring.model import Backoff, Definition, JobId, NewJob
 from mainspring.queue.answers import Envelope
 from mainspring.store.memory import MemoryStore
+from simulation.actors import MS, Actor, S, SimScheduler, SimWorker
+from simulation.clockwork import Clockwork
+from simulation.faults import FaultyStore, Rates
 
 DATABASE_EPOCH_US = 1_780_920_000 * S
 SHARDS = 3

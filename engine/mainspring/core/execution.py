@@ -11,6 +11,7 @@ finished.  A firing is finished here when it is completed, refused or returned.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,6 +21,8 @@ from mainspring.core.completion import Completed, PendingEnd
 from mainspring.core.ending import Report
 from mainspring.frame import Frame
 from mainspring.instants import INFINITY_US
+from mainspring.metrics import WorkerCounts
+from mainspring.model import RunStatus
 from mainspring.queue.answers import (
     IN_HAND_MAX,
     VERSION,
@@ -103,21 +106,6 @@ class Work:
 
 
 @dataclass(slots=True)
-class WorkerCounts:
-    """Plain counters that a metrics collector reads."""
-
-    received: int = 0
-    started: int = 0
-    refused_starts: int = 0
-    completed: int = 0
-    retried: int = 0
-    dead: int = 0
-    stale: int = 0
-    dropped_frames: int = 0
-    lost_frames: int = 0
-
-
-@dataclass(slots=True)
 class _Leader:
     address: str
     received_seq: int = 0
@@ -146,9 +134,12 @@ class Execution:
         *,
         queues: tuple[str, ...],
         tasks: tuple[str, ...],
+        counts: WorkerCounts,
+        on_dropped: Callable[[str], None],
     ) -> None:
         self.worker_id = worker_id
-        self.counts = WorkerCounts()
+        self.counts = counts
+        self._on_dropped = on_dropped
         self.draining = False
         self._limits = limits
         self._queues = queues
@@ -195,20 +186,20 @@ class Execution:
     def on_delivery(self, envelope: Envelope, frame: Frame) -> None:
         """Take a frame; what is not for this worker, or comes twice, is dropped and counted."""
         if envelope.worker != self.worker_id or envelope.leader != frame.leader:
-            self.counts.dropped_frames += 1
+            self._on_dropped("stranger")
             return
         leader = self._leaders.setdefault(envelope.leader, _Leader(envelope.answer_to))
         if envelope.seq <= leader.received_seq:
-            self.counts.dropped_frames += 1
+            self._on_dropped("repeated")
             return
         missing = range(leader.received_seq + 1, envelope.seq)
-        self.counts.lost_frames += len(missing)
+        for _ in missing[:IN_HAND_MAX]:
+            self._on_dropped("lost")
         leader.lost.update(missing[:IN_HAND_MAX])
         leader.received_seq = envelope.seq
         leader.is_dirty = True
         held = Held(envelope.leader, envelope.seq, frame, remaining=len(frame))
         leader.frames[envelope.seq] = held
-        self.counts.received += len(frame)
         if self.draining:
             self._return(held, range(len(frame)))
         else:
@@ -421,12 +412,12 @@ class Execution:
     def _count(self, result: Completed) -> None:
         match result.acceptance:
             case Acceptance.ACCEPTED | Acceptance.REPLAYED:
-                self.counts.completed += 1
                 if result.end is not None:
+                    self.counts.completed += result.end.status is RunStatus.SUCCESS
                     self.counts.retried += result.end.action is Action.RETRY
                     self.counts.dead += result.end.is_letter
             case Acceptance.STALE | Acceptance.CHANGED:
-                self.counts.stale += 1
+                self.counts.stale_completions += 1
 
     def _measure(self, monotonic_us: int) -> None:
         if self._rate_since_us is None:

@@ -1,0 +1,46 @@
+"""`mainspring dead`: firings out of attempts, and giving them attempts again."""
+
+from __future__ import annotations
+
+import click
+
+from mainspring.cli.database import dsn_option, open_store, require_dsn
+from mainspring.cli.output import json_option, print_json, print_table
+from mainspring.cli.render import cell, letter_fields
+from mainspring.model import parse_run_id
+
+
+@click.group()
+def dead() -> None:
+    """List dead letters and redrive them."""
+
+
+@dead.command("list")
+@click.option("--limit", type=click.IntRange(1, 500), default=100, show_default=True)
+@dsn_option
+@json_option
+def list_(dsn: str | None, limit: int, as_json: bool) -> None:
+    """List dead letters, oldest first; each is named by its last run."""
+    with open_store(require_dsn(dsn), "cli") as store:
+        letters = store.list_dead_letters(limit=limit)
+    rows = [letter_fields(letter) for letter in letters]
+    if as_json:
+        print_json(rows)
+        return
+    columns = ("run_id", "job_id", "scheduled_at", "died_at", "attempts", "error")
+    print_table("dead letters", columns, [[cell(row[name]) for name in columns] for row in rows])
+
+
+@dead.command()
+@click.argument("run_id")
+@dsn_option
+@json_option
+def redrive(dsn: str | None, run_id: str, as_json: bool) -> None:
+    """Give a dead letter attempts again, with the same scheduled_at and idempotency key."""
+    firing_id, fence = parse_run_id(run_id)
+    with open_store(require_dsn(dsn), "cli") as store:
+        store.redrive(firing_id, fence)
+    if as_json:
+        print_json({"run_id": run_id, "redriven": True})
+    else:
+        click.echo(f"{run_id} is due again")

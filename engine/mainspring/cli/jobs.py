@@ -1,0 +1,124 @@
+"""`mainspring jobs`: register, list, show, remove."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from mainspring.cli.database import dsn_option, open_store, require_dsn
+from mainspring.cli.output import json_option, print_json, print_table
+from mainspring.cli.render import cell, instant_or_none, job_fields
+from mainspring.errors import InvalidInput, NotFound
+from mainspring.model import format_job_id, parse_job_id
+from mainspring.registration import job_from, job_in
+
+
+@click.group()
+def jobs() -> None:
+    """Register, list, show and remove jobs."""
+
+
+@jobs.command()
+@click.option("--name", required=True, help="What people call the job; need not be unique.")
+@click.option(
+    "--schedule",
+    required=True,
+    help="Five cron fields, @daily and its kin, '@every 10s', or an instant like "
+    "2026-06-08T13:00:00Z for a one-off.",
+)
+@click.option("--timezone", default="UTC", show_default=True, help="IANA zone of the schedule.")
+@click.option("--task", help="Which handler runs it.  [default: the name]")
+@click.option("--queue", default="default", show_default=True, help="Which workers take it.")
+@click.option("--payload", default="null", show_default=True, help="JSON for the handler.")
+@click.option("--key-template", help="Idempotency key, as in 'report-{{week}}'.")
+@click.option("--max-retries", type=int, help="Attempts in all.  [default: 3]")
+@click.option("--retry-backoff", type=click.Choice(["fixed", "linear", "exponential"]))
+@click.option("--retry-base-seconds", type=int, help="[default: 5]")
+@click.option("--retry-cap-seconds", type=int, help="[default: 3600]")
+@click.option("--timeout-seconds", type=int, help="[default: 300]")
+@dsn_option
+@json_option
+def add(
+    dsn: str | None, payload: str, key_template: str | None, as_json: bool, **given: Any
+) -> None:
+    r"""Register a job.
+
+    \b
+    mainspring jobs add --name report --schedule '0 9 * * 1' --timezone America/New_York
+    mainspring jobs add --name once --schedule 2026-06-08T13:00:00Z --payload '{"n": 1}'
+    """
+    fields = {name: value for name, value in given.items() if value is not None}
+    try:
+        fields["payload"] = msgspec.json.decode(payload)
+    except msgspec.DecodeError as error:
+        raise InvalidInput(
+            f"the payload is not JSON: {error}",
+            pointer="/payload",
+            hint="""Quote it for the shell, as in --payload '{"n": 1}'.""",
+        ) from error
+    if key_template is not None:
+        fields["idempotency_key_template"] = key_template
+    with open_store(require_dsn(dsn), "cli") as store:
+        new = job_from(job_in(fields), now_us=store.database_us())
+        job_id = store.add_jobs([new])[0]
+    answer = {"job_id": format_job_id(job_id), "next_run_at": instant_or_none(new.first_us)}
+    if as_json:
+        print_json(answer)
+    else:
+        click.echo(f"{answer['job_id']}\tnext run at {answer['next_run_at']}")
+
+
+@jobs.command("list")
+@click.option("--limit", type=click.IntRange(1, 500), default=100, show_default=True)
+@click.option("--after", help="A job id: the page after it.")
+@dsn_option
+@json_option
+def list_(dsn: str | None, limit: int, after: str | None, as_json: bool) -> None:
+    """List jobs in the order of their ids."""
+    after_id = parse_job_id(after) if after else 0
+    with open_store(require_dsn(dsn), "cli") as store:
+        page = store.list_jobs(after_id=after_id, limit=limit)
+    rows = [job_fields(job) for job in page]
+    if as_json:
+        print_json(rows)
+        return
+    columns = ("job_id", "name", "schedule", "timezone", "status", "next_run_at")
+    print_table("jobs", columns, [[cell(row[column]) for column in columns] for row in rows])
+
+
+@jobs.command()
+@click.argument("job_id")
+@dsn_option
+@json_option
+def show(dsn: str | None, job_id: str, as_json: bool) -> None:
+    """Show one job."""
+    number = parse_job_id(job_id)
+    with open_store(require_dsn(dsn), "cli") as store:
+        job = store.get_jobs([number]).get(number)
+    if job is None or job.status == "deleted":
+        raise NotFound(f"no job {job_id}", hint="List them with `mainspring jobs list`.")
+    fields = job_fields(job)
+    if as_json:
+        print_json(fields)
+        return
+    fields["payload"] = job.definition.payload
+    print_table(job_id, ("field", "value"), [[name, cell(value)] for name, value in fields.items()])
+
+
+@jobs.command()
+@click.argument("job_id")
+@dsn_option
+@json_option
+def rm(dsn: str | None, job_id: str, as_json: bool) -> None:
+    """Delete a job; its history stays, and a run that is going on ends as it ends."""
+    number = parse_job_id(job_id)
+    with open_store(require_dsn(dsn), "cli") as store:
+        if not store.was_given_out(number):
+            raise NotFound(f"no job was ever called {job_id}")
+        is_deleted = store.delete_job(number)
+    if as_json:
+        print_json({"job_id": job_id, "deleted": is_deleted})
+    else:
+        click.echo(f"{job_id} {'deleted' if is_deleted else 'was deleted before'}")

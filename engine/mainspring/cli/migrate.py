@@ -1,0 +1,45 @@
+"""`mainspring migrate`: bring a database to the schema of this release."""
+
+from __future__ import annotations
+
+import click
+
+from mainspring.cli.database import dsn_option, require_dsn
+from mainspring.cli.output import json_option, print_json
+from mainspring.store import migrate as migrations
+from mainspring.store.postgres import PostgresStore
+
+
+@click.command()
+@click.option(
+    "--shards",
+    type=click.IntRange(1, 1024),
+    default=8,
+    show_default=True,
+    help="How many shards a new database gets.",
+)
+@dsn_option
+@json_option
+def migrate(dsn: str | None, shards: int, as_json: bool) -> None:
+    """Apply what is missing, make the shards and the coming days' partitions.
+
+    Forward only, safe to run from many processes at once, and to repeat.
+    """
+    applied = prepare_database(require_dsn(dsn), shards=shards)
+    if as_json:
+        print_json({"applied": applied})
+    else:
+        click.echo("\n".join(f"applied {name}" for name in applied) or "the schema is current")
+
+
+def prepare_database(dsn: str, *, shards: int) -> list[str]:
+    """Migrate, make shards and partitions; returns the names of the migrations applied."""
+    applied = migrations.migrate(dsn)
+    store = PostgresStore(dsn, application_name="mainspring migrate", pool_max=1)
+    try:
+        if store.count_shards() == 0:
+            store.make_shards(shards)
+        store.make_partitions(days_ahead=7)
+    finally:
+        store.close()
+    return [str(name) for name in applied]

@@ -1,0 +1,59 @@
+"""`mainspring scheduler`: lead shards until a signal."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from mainspring.cli.database import dsn_option, open_store, process_name, require_dsn
+from mainspring.cli.output import json_option, print_json
+from mainspring.cli.parent import follow_parent
+from mainspring.cli.signals import on_stop_signal
+from mainspring.config import SchedulerSettings, read_environment
+from mainspring.election import PostgresElector
+from mainspring.errors import InvalidInput
+from mainspring.logs import configure
+from mainspring.metrics import SchedulerMetrics, serve_metrics
+from mainspring.scheduler import Scheduler
+from mainspring.store.postgres.locks import open_lock_session
+
+POOL_CONNECTIONS = 4  # two claimers, the pulse, one to spare
+
+
+@click.command()
+@click.option("--arm-ahead-seconds", type=float, help="Claim this long before due.  [default: 3]")
+@click.option("--metrics-port", type=int, help="Loopback port of /metrics.  [default: a free one]")
+@dsn_option
+@json_option
+def scheduler(dsn: str | None, as_json: bool, **given: Any) -> None:
+    """Lead every shard that no live scheduler leads, until SIGTERM.
+
+    SIGTERM hands unsent firings back and resigns; a second one ends at once.  All settings of
+    SchedulerSettings can be given as MAINSPRING_* variables.
+    """
+    follow_parent()
+    configure("scheduler")
+    dsn = require_dsn(dsn)
+    settings = read_environment(SchedulerSettings, os.environ, given)
+    metrics = SchedulerMetrics()
+    with open_store(dsn, "scheduler", pool_max=POOL_CONNECTIONS) as store:
+        if store.count_shards() == 0:
+            raise InvalidInput(
+                "the database has no shards", hint="Run `mainspring migrate --shards N` first."
+            )
+        elector = PostgresElector(lambda: open_lock_session(dsn, "mainspring elector"))
+        process = Scheduler(
+            store, elector, settings, metrics, name=process_name(), hints=store.hints
+        )
+        on_stop_signal(process.stop)
+        port, stop_metrics = serve_metrics(
+            metrics.registry, settings.bind_host, settings.metrics_port
+        )
+        if as_json:
+            print_json({"holder_id": process.holder_id, "metrics_port": port})
+        try:
+            process.run()
+        finally:
+            stop_metrics()

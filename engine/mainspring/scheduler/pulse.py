@@ -1,0 +1,148 @@
+"""The scheduler's pulse: beat, read clock and holders, declare deaths, campaign, renew.
+
+One thread, one round a second.  A round that fails tells the death observer, so that nobody's
+silence during an outage counts against them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import structlog
+
+from mainspring.clock import monotonic_us
+from mainspring.core.observer import DeathObserver
+from mainspring.election import Elector
+from mainspring.errors import StoreUnavailable
+from mainspring.scheduler.events import Event, Pulse, TermBegun, TermEnded, TermsRenewed
+from mainspring.store.protocol import Store
+
+PARTITION_PERIOD_US = 3_600 * 1_000_000
+
+log = structlog.get_logger("mainspring.scheduler")
+
+
+class PulseThread:
+    """Tells the loop who is alive, what time it is and which shards it leads."""
+
+    def __init__(
+        self,
+        store: Store,
+        elector: Elector,
+        holder_id: int,
+        *,
+        shard_count: int,
+        observer: DeathObserver,
+        tell: Callable[[Event], None],
+        on_lost_holder: Callable[[], None],
+        on_failure: Callable[[BaseException], None],
+        period_s: float,
+        partition_days_ahead: int,
+        history_days: int,
+    ) -> None:
+        self._store = store
+        self._elector = elector
+        self._holder_id = holder_id
+        self._shard_count = shard_count
+        self._observer = observer
+        self._tell = tell
+        self._on_lost_holder = on_lost_holder
+        self._on_failure = on_failure
+        self._period_s = period_s
+        self._partition_days_ahead = partition_days_ahead
+        self._history_days = history_days
+        self._next_partitions_us = monotonic_us() + PARTITION_PERIOD_US
+        self._terms: dict[int, int] = {}
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
+
+    def start(self) -> None:
+        """Make the first round in the calling thread, so that the clock is known; then go on."""
+        self._round()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, resign every shard and say that this holder leaves."""
+        self._stopping.set()
+        self._thread.join()
+        for shard, term in list(self._terms.items()):
+            self._end(shard, term)
+        self._elector.close()
+        try:
+            self._store.leave(self._holder_id)
+        except StoreUnavailable as error:
+            log.warning("could not say goodbye", error=str(error))
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._period_s):
+            try:
+                self._round()
+            except StoreUnavailable as error:
+                self._observer.on_failure(monotonic_us())
+                log.warning("pulse failed", error=error.message)
+            except BaseException as error:  # noqa: BLE001  handed to the loop, which ends with it
+                self._on_failure(error)
+                return
+
+    def _round(self) -> None:
+        if not self._store.beat(self._holder_id):
+            # Somebody saw us silent for too long.  What we lead is already another's to take.
+            self._on_lost_holder()
+            return
+        sent_us = monotonic_us()
+        reading = self._store.read_holders()
+        received_us = monotonic_us()
+        for death in self._observer.on_reading(received_us, reading):
+            if death.holder_id == self._holder_id:
+                continue
+            if self._store.declare_dead(death.holder_id, death.beat):
+                log.warning("holder declared dead", holder_id=death.holder_id)
+                reading.holders[:] = [
+                    holder for holder in reading.holders if holder.holder_id != death.holder_id
+                ]
+        extension_us = self._observer.extension_us(received_us)
+        self._tell(Pulse(sent_us, received_us, reading, extension_us))
+        self._renew()
+        self._campaign()
+        self._keep_partitions()
+
+    def _keep_partitions(self) -> None:
+        if monotonic_us() < self._next_partitions_us:
+            return
+        self._next_partitions_us = monotonic_us() + PARTITION_PERIOD_US
+        self._store.make_partitions(days_ahead=self._partition_days_ahead)
+        self._store.drop_partitions(history_days=self._history_days)
+        if self._store.default_partition_rows():
+            log.error("runs without a partition of their day", hint="Run mainspring migrate.")
+
+    def _renew(self) -> None:
+        for shard, term in list(self._terms.items()):
+            if not self._elector.is_elected(shard):
+                self._end(shard, term)
+        if not self._terms:
+            return
+        sent_us = monotonic_us()
+        standing = self._store.renew_terms(self._holder_id, dict(self._terms))
+        self._tell(TermsRenewed(frozenset(standing), sent_us))
+        for shard in [shard for shard in self._terms if shard not in standing]:
+            log.warning("term lost", shard=shard, term=self._terms[shard])
+            self._end(shard, self._terms[shard])
+
+    def _campaign(self) -> None:
+        for shard in range(self._shard_count):
+            if shard not in self._terms and self._elector.campaign(shard):
+                sent_us = monotonic_us()
+                term = self._store.take_term(shard, self._holder_id)
+                self._terms[shard] = term
+                self._tell(TermBegun(shard, term, sent_us))
+                log.info("term begun", shard=shard, term=term)
+
+    def _end(self, shard: int, term: int) -> None:
+        del self._terms[shard]
+        self._tell(TermEnded(shard))
+        try:
+            self._store.end_term(shard, term, self._holder_id)
+            self._elector.resign(shard)
+        except StoreUnavailable as error:
+            log.warning("could not resign", shard=shard, error=error.message)
