@@ -25,11 +25,11 @@ from psycopg.conninfo import conninfo_to_dict
 from mainspring.config import ApiSettings, read_environment
 from mainspring.errors import InvalidInput, MainspringError
 from mainspring.loopback import require_loopback
+from mainspring.parent import die_with_parent
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.protocol import Store
 from mainspring_api.app import create_app
 from mainspring_api.observer import ApiObserver
-from mainspring_api.parent import die_with_parent
 
 EXIT_DONE: Final = 0
 EXIT_FAILED: Final = 1

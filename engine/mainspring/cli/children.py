@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from mainspring.cli.parent import PARENT_VARIABLE
 from mainspring.clock import monotonic_s, sleep_s
 from mainspring.errors import MainspringError
+from mainspring.parent import VARIABLE as PARENT_VARIABLE
 
 READY_S = 30.0
 STOP_S = 40.0

@@ -9,13 +9,13 @@ import click
 
 from mainspring.cli.database import dsn_option, open_store, process_name, require_dsn
 from mainspring.cli.output import json_option, print_json
-from mainspring.cli.parent import follow_parent
 from mainspring.cli.signals import on_stop_signal
 from mainspring.config import SchedulerSettings, read_environment
 from mainspring.election import PostgresElector
 from mainspring.errors import InvalidInput
 from mainspring.logs import configure
 from mainspring.metrics import SchedulerMetrics, serve_metrics
+from mainspring.parent import die_with_parent
 from mainspring.scheduler import Scheduler
 from mainspring.store.postgres.locks import open_lock_session
 
@@ -33,7 +33,7 @@ def scheduler(dsn: str | None, as_json: bool, **given: Any) -> None:
     SIGTERM hands unsent firings back and resigns; a second one ends at once.  All settings of
     SchedulerSettings can be given as MAINSPRING_* variables.
     """
-    follow_parent()
+    die_with_parent(os.environ)
     configure("scheduler")
     dsn = require_dsn(dsn)
     settings = read_environment(SchedulerSettings, os.environ, given)

@@ -11,13 +11,13 @@ import click
 
 from mainspring.cli.database import dsn_option, open_store, process_name, require_dsn
 from mainspring.cli.output import json_option, print_json
-from mainspring.cli.parent import follow_parent
 from mainspring.cli.signals import on_stop_signal
 from mainspring.config import WorkerSettings, read_environment
 from mainspring.errors import InvalidInput
 from mainspring.handlers import Tasks
 from mainspring.logs import configure
 from mainspring.metrics import WorkerMetrics, serve_metrics
+from mainspring.parent import die_with_parent
 from mainspring.worker import WorkerProcess
 
 POOL_CONNECTIONS = 3  # starter, completer, directory
@@ -38,7 +38,7 @@ def worker(
     SIGTERM drains: takes nothing new, gives back what is not started, finishes what runs.
     All settings of WorkerSettings can be given as MAINSPRING_* variables.
     """
-    follow_parent()
+    die_with_parent(os.environ)
     configure("worker")
     tasks = load_tasks(target)
     dsn = require_dsn(dsn)

@@ -1,4 +1,4 @@
-"""Ties this process to the one that started it: when that one goes, so do we.
+"""Ties this process to the one that started it: when that one goes, so does this.
 
 Only where `MAINSPRING_DIE_WITH_PARENT` asks for it, with the parent's process id or 1, and only on
 Linux, whose kernel can.  The signal follows the *thread* that forked us: a parent starts us from
