@@ -1,0 +1,254 @@
+"""Runs async handlers on one event loop in a thread of its own.
+
+A task per run is the textbook way, and it is most of the cost of a short handler.  Here a *runner*
+is a long-lived task that serves runs one after the other.  (a) One runner at a time holds the
+*lead*: it takes runs from the queue and steps their coroutines itself, so a handler that never
+suspends costs no task, no callback and no timer.  (b) When its handler suspends for the first time,
+it passes the lead to an idle runner, or makes one, up to the concurrency.  (c) When the handler
+ends, the runner takes the lead again if nobody has it, or goes idle.  So there are as many tasks as
+handlers that wait at the same time.
+
+A handler sees a task of its own while it runs (`asyncio.current_task()`), so that `timeout()` and
+`TaskGroup` work in it, and a fresh copy of the context variables.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+import types
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from mainspring.executor.outcomes import outcome_of_error, outcome_of_value
+from mainspring.executor.run import Ledger, Run
+from mainspring.handlers import Outcome
+
+RUNS_PER_TURN: Final = 32
+"""Runs without a suspension before the loop gets its turn, for timers and sockets of the others."""
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop  # noqa: PLC0415  optional
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+class _Runner:
+    """A long-lived task, the run it serves, and the future it waits on while idle."""
+
+    __slots__ = ("awaited", "run", "task")
+
+    def __init__(self) -> None:
+        self.run: Run | None = None
+        self.awaited: asyncio.Future[None] | None = None
+        self.task: asyncio.Task[None]
+
+
+class LoopCarrier:
+    """Runs async handlers; they are cancelled at their time-out."""
+
+    is_patient = False
+    is_stoppable = True
+
+    def __init__(self, ledger: Ledger, concurrency: int) -> None:
+        self._ledger = ledger
+        self._concurrency = concurrency
+        self._waiting: deque[Run] = deque()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._is_kicked = False
+        self._is_stopping = False
+        # Below: the loop's thread only.
+        self._is_led = False
+        self._idle: list[_Runner] = []
+        self._runners: list[_Runner] = []
+
+    def take(self, run: Run) -> None:
+        """See `Carrier`."""
+        self._waiting.append(run)
+        if not self._is_kicked:
+            self._is_kicked = True
+            if self._thread is None:
+                self._start()
+            self._loop.call_soon_threadsafe(self._kick)
+
+    def ask(self, run: Run) -> None:
+        """See `Carrier`; cancelling follows at once."""
+
+    def interrupt(self, run: Run) -> None:
+        """See `Carrier`."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._cancel, run)
+
+    def stop(self, timeout_s: float) -> None:
+        """See `Carrier`.  A loop that a handler blocks is left behind in its daemon thread."""
+        with self._lock:
+            thread, self._is_stopping = self._thread, True
+        if thread is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            thread.join(timeout_s)
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None and not self._is_stopping:
+                self._loop = _new_loop()
+                self._thread = threading.Thread(target=self._run_loop, name="handlers", daemon=True)
+                self._thread.start()
+
+    def _run_loop(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        while not self._is_stopping:
+            # asyncio lets SystemExit of any task through; a handler's must not end all others.
+            with suppress(SystemExit, KeyboardInterrupt):
+                self._loop.run_forever()
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            self._loop.run_until_complete(asyncio.wait(tasks, timeout=1))
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+    def _kick(self) -> None:
+        self._is_kicked = False  # first: whoever appends after this kicks again
+        self._pass_lead()
+
+    def _pass_lead(self) -> None:
+        """Give the lead to a runner, if there is work, nobody leads and a slot is free."""
+        if self._is_led or not self._waiting:
+            return
+        if self._idle:
+            awaited = self._idle.pop().awaited
+            assert awaited is not None
+            awaited.set_result(None)
+        elif len(self._runners) < self._concurrency:
+            runner = _Runner()
+            runner.task = self._loop.create_task(self._lead(runner))
+            self._runners.append(runner)
+        else:
+            return
+        self._is_led = True
+
+    def _cancel(self, run: Run) -> None:
+        runner: _Runner | None = run.seat
+        if runner is not None and runner.run is run:
+            runner.task.cancel()
+
+    async def _lead(self, runner: _Runner) -> None:
+        """Body of a runner; begins with the lead."""
+        while not self._is_stopping:
+            await self._serve_all(runner)
+            self._is_led = False
+            self._pass_lead()  # a run may have come in the last turn
+            await self._idle_until_led(runner)
+
+    async def _serve_all(self, runner: _Runner) -> None:
+        """Serve runs for as long as the lead is ours and there are any."""
+        turn = 0
+        while self._waiting:
+            run = self._waiting.popleft()
+            if not self._ledger.begin(run):
+                continue
+            runner.run, run.seat = run, runner
+            has_suspended, outcome = await _step(run, self._give_lead, self._ledger)
+            runner.run = run.seat = None
+            if runner.task.cancelling():
+                await self._breathe(runner)  # that was meant for the run which has ended
+            self._ledger.end(run, outcome)
+            if has_suspended:
+                if self._is_led:
+                    await self._idle_until_led(runner)
+                self._is_led = True
+                turn = 0
+            turn += 1
+            if turn % RUNS_PER_TURN == 0:
+                await self._breathe(runner)
+
+    def _give_lead(self) -> None:
+        self._is_led = False
+        self._pass_lead()
+
+    async def _idle_until_led(self, runner: _Runner) -> None:
+        while True:
+            runner.awaited = self._loop.create_future()
+            self._idle.append(runner)
+            try:
+                await runner.awaited
+            except asyncio.CancelledError:
+                self._survive(runner)
+                if runner not in self._idle:
+                    return  # the lead came at the same time
+                self._idle.remove(runner)
+            else:
+                return
+
+    async def _breathe(self, runner: _Runner) -> None:
+        """Let the loop have its turn, and take back every cancel that is still under way."""
+        while True:
+            try:
+                await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                self._survive(runner)
+            if not runner.task.cancelling():
+                return
+            self._survive(runner)
+
+    def _survive(self, runner: _Runner) -> None:
+        """Take back a cancel between two runs: a handler that kept `current_task()` sent it."""
+        if self._is_stopping:
+            raise asyncio.CancelledError
+        while runner.task.cancelling():
+            runner.task.uncancel()
+
+
+@types.coroutine
+def _step(
+    run: Run, on_suspended: Callable[[], None], ledger: Ledger
+) -> Generator[Any, Any, tuple[bool, Outcome]]:
+    """Drive a handler's coroutine from within the runner's task, in a context of its own.
+
+    What the coroutine awaits is yielded on to the event loop, and what the loop sends or throws is
+    passed back, so the runner's task waits where the handler waits.
+
+    Returns
+    -------
+    has_suspended
+        Whether it ever waited; then `on_suspended` was called, once.
+    outcome
+        How it ended.
+    """
+    has_suspended = is_closed = False
+    context = contextvars.copy_context()
+    try:
+        payload = msgspec.json.decode(run.payload)
+        coroutine = context.run(run.task.handler, run.context, payload)
+        resume, argument = coroutine.send, None
+        while True:
+            awaited = context.run(resume, argument)
+            if not has_suspended:
+                has_suspended = True
+                on_suspended()
+            try:
+                argument = yield awaited
+                resume = coroutine.send
+            except GeneratorExit:
+                is_closed = True
+                coroutine.close()
+                raise
+            except BaseException as error:  # noqa: BLE001  whatever the loop throws is the handler's
+                resume, argument = coroutine.throw, error
+    except StopIteration as ended:
+        return has_suspended, outcome_of_value(ended.value, ledger.output_bytes_max)
+    except BaseException as error:
+        if is_closed:
+            raise
+        return has_suspended, outcome_of_error(error)

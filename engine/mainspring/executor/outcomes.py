@@ -1,0 +1,109 @@
+"""Turns what a handler returned or raised into an `Outcome` that can be stored.
+
+Nothing a handler hands us may fail us: texts that raise when read, values that are no JSON, ten
+megabytes of anything.
+"""
+
+from __future__ import annotations
+
+import math
+import traceback
+from pathlib import PurePath
+from typing import Any, Final
+
+import msgspec
+
+from mainspring.errors import Dead, Retry
+from mainspring.handlers import Outcome, OutcomeKind
+from mainspring.store.text import CUT_MARK, TEXT_BYTES_MAX, clean_text
+
+RETRY_AFTER_SECONDS_MAX: Final = 366 * 86_400
+LEAVES_MAX: Final = 5
+"""Members of an exception group that are named."""
+
+_encoder: Final = msgspec.json.Encoder()
+_NOTHING: Final = Outcome(OutcomeKind.SUCCESS)
+
+
+def outcome_of_value(value: object, output_bytes_max: int = TEXT_BYTES_MAX) -> Outcome:
+    """Return the success of a handler that returned `value`.
+
+    The output is JSON text, cut to `output_bytes_max`; a value that JSON cannot show becomes the
+    text of its `repr`.  None, or a limit too small for anything, gives no output.
+    """
+    if value is None or output_bytes_max < len(CUT_MARK):
+        return _NOTHING
+    try:
+        encoded = _encoder.encode(value)
+    except Exception:  # noqa: BLE001  foreign objects take part in their encoding
+        encoded = _encoder.encode(clean_text(_read(repr, value), output_bytes_max))
+    # Four bytes more than the limit hold the character that the limit cuts through.
+    head = encoded[: output_bytes_max + 4].decode(errors="ignore")
+    return Outcome(OutcomeKind.SUCCESS, output=clean_text(head, output_bytes_max))
+
+
+def outcome_of_error(error: BaseException) -> Outcome:
+    """Return the end that a handler chose by raising `error`."""
+    if isinstance(error, Dead):
+        text = _read(str, error) or "the handler gave up"
+        return Outcome(OutcomeKind.DEAD, error=clean_text(text))
+    if isinstance(error, Retry):
+        return _outcome_of_retry(error)
+    return failed(_describe(error))
+
+
+def failed(text: str) -> Outcome:
+    """Return a failure with this text, cleaned and cut."""
+    return Outcome(OutcomeKind.FAILED, error=clean_text(text))
+
+
+def _outcome_of_retry(error: Retry) -> Outcome:
+    after: Any = error.after_seconds
+    if after is not None:
+        is_number = isinstance(after, int | float) and not isinstance(after, bool)
+        if not (is_number and math.isfinite(after) and 0 <= after <= RETRY_AFTER_SECONDS_MAX):
+            return failed(
+                f"Retry(after_seconds={_read(repr, after)[:60]}) is not a number of seconds from 0"
+                f" to {RETRY_AFTER_SECONDS_MAX}"
+            )
+    text = _read(str, error) or "the handler asked for another attempt"
+    return Outcome(
+        OutcomeKind.RETRY,
+        error=clean_text(text),
+        retry_after_seconds=None if after is None else float(after),
+    )
+
+
+def _describe(error: BaseException) -> str:
+    """Write type, text and place; of a group its first leaves."""
+    text = _read(str, error)
+    line = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if isinstance(error, BaseExceptionGroup):
+        leaves = _leaves(error)[:LEAVES_MAX]
+        return "\n".join([line, *(_describe(leaf) for leaf in leaves)])
+    frames = traceback.extract_tb(error.__traceback__, limit=-1)
+    if frames:
+        place = frames[-1]
+        line = f"{line}\nat {PurePath(place.filename).name}:{place.lineno} in {place.name}"
+    return line
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    leaves: list[BaseException] = []
+    pending: list[BaseException] = [group]
+    while pending and len(leaves) < LEAVES_MAX:
+        one = pending.pop(0)
+        if isinstance(one, BaseExceptionGroup):
+            pending.extend(one.exceptions)
+        else:
+            leaves.append(one)
+    return leaves
+
+
+def _read(how: Any, value: object) -> str:
+    """Return `str` or `repr` of a foreign object, or say that it cannot be read."""
+    try:
+        text = how(value)
+    except BaseException as error:  # noqa: BLE001  its code is the user's
+        return f"<{type(value).__name__} whose text cannot be read: {type(error).__name__}>"
+    return str.__str__(text)
