@@ -11,7 +11,7 @@ Source: the reader of py-pgproto (MagicStack/py-pgproto:frb.pxd), with the check
 lengths that it leaves to its callers.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 
@@ -99,21 +99,29 @@ cdef inline uint64_t slice_hash(
 ) noexcept nogil:
     """Hash a slice under two secret numbers, so that names cannot be chosen to collide.
 
-    Eight bytes a step through a folded 128-bit product, as in wyhash (Wang Yi).
+    Eight bytes a step through a folded 128-bit product, as in wyhash (Wang Yi); what is left over
+    is read as a last word that overlaps the one before, since a copy of 1 to 7 bytes is a call.
     """
     cdef Cursor cursor = cursor_over(text, length)
-    cdef const uint8_t* taken
-    cdef uint64_t word
+    cdef uint64_t word = 0
+    cdef uint32_t half
     cdef uint64_t state = seed ^ <uint64_t> length
-    while cursor_left(&cursor) >= 8:
-        taken = cursor_take(&cursor, 8)
-        memcpy(&word, taken, 8)
-        state = fold(state ^ word, multiplier)
-    length = cursor_left(&cursor)
-    if length > 0:
-        word = 0
-        memcpy(&word, cursor_take(&cursor, length), <size_t> length)
-        state = fold(state ^ word, multiplier)
+    if length >= 8:
+        while cursor_left(&cursor) > 8:
+            memcpy(&word, cursor_take(&cursor, 8), 8)
+            state = fold(state ^ word, multiplier)
+        memcpy(&word, cursor_at(&cursor, length - 8, 8), 8)
+    elif length >= 4:
+        memcpy(&half, cursor_at(&cursor, 0, 4), 4)
+        word = half
+        memcpy(&half, cursor_at(&cursor, length - 4, 4), 4)
+        word = word << 32 | half
+    elif length > 0:
+        # First, middle and last are all there are.
+        word = cursor_at(&cursor, 0, 1)[0]
+        word = word << 8 | cursor_at(&cursor, length // 2, 1)[0]
+        word = word << 8 | cursor_at(&cursor, length - 1, 1)[0]
+    state = fold(state ^ word, multiplier)
     return fold(state ^ seed, multiplier)
 
 
