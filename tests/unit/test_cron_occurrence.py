@@ -11,6 +11,7 @@ from mainspring.cron import (
     due_occurrences,
     latest_occurrence_us,
     next_occurrence_us,
+    occurrence,
     parse_schedule,
 )
 from mainspring.cron.occurrence import HORIZON_US
@@ -132,3 +133,14 @@ def test_wall_times_of_an_overlap_count_once_or_twice() -> None:
     assert count_occurrences(fixed, day_us, end_us) == 6
     interval = parse("*/10 * * * *", "America/New_York")
     assert count_occurrences(interval, day_us - 1, end_us) == 150
+
+
+def test_a_search_gives_up_after_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interval-like schedule that no clock ever reads would else be looked for up to 9999."""
+    schedule = parse("0 * 29 2 *")
+    assert next_occurrence_us(schedule, NOON_US) == parse_instant("2028-02-29T00:00:00Z")
+    assert latest_occurrence_us(schedule, NOON_US) == parse_instant("2024-02-29T23:00:00Z")
+
+    monkeypatch.setattr(occurrence, "_SEARCH_US", 400 * 86_400 * US_PER_S)
+    assert next_occurrence_us(schedule, NOON_US) is None
+    assert latest_occurrence_us(schedule, NOON_US) is None
