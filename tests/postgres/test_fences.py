@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import psycopg
@@ -21,7 +21,7 @@ from mainspring.claim import ClaimBatch
 from mainspring.devpg import DevPostgres
 from mainspring.errors import StoreUnavailable, TermLost
 from mainspring.instants import INFINITY_US
-from mainspring.model import HolderId, JobId, RunStatus
+from mainspring.model import HolderId, JobId, JobStatus, RunStatus
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.protocol import Acceptance, Action, RunEnd, Starts
 from postgres.field import Field, new_job
@@ -188,8 +188,11 @@ def check(life: Life, order: tuple[str, ...]) -> None:
     assert [(run.firing_id, run.fence) for run in finished] == [
         (end.firing_id, end.fence) for end in life.accepted
     ], order
-    if life.is_deleted and life.accepted and life.accepted[0].action is Action.REMOVE:
-        assert life.store.get_jobs([life.job_id]) == {}, order
+    with psycopg.connect(life.field.dsn) as other:
+        firings = other.execute("SELECT started_at IS NOT NULL FROM firings").fetchall()
+    assert (False,) not in firings, order  # nothing of a deleted job waits for its time
+    jobs = life.store.get_jobs([life.job_id])
+    assert [job.status for job in jobs.values()] == [JobStatus.DELETED] * len(firings), order
 
 
 @pytest.fixture
@@ -247,6 +250,15 @@ def test_a_repeated_completion_is_replayed_and_not_doubled(
         assert [run.status for run in runs] == [RunStatus.PENDING, RunStatus.SUCCESS]
 
 
+def test_a_second_copy_of_a_frame_cannot_start_the_next_occurrence(
+    field: Field, claimed: ClaimBatch
+) -> None:
+    """The next occurrence is due at once, and nobody has claimed it yet."""
+    ends = [replace(end, next_us=field.now_us) for end in ends_of(field, start(field, claimed))]
+    assert field.store.complete(ends).acceptances == [Acceptance.ACCEPTED] * 5
+    assert start(field, claimed).firing_id.tolist() == []
+
+
 def test_an_end_that_comes_twice_in_one_batch_counts_once(
     field: Field, claimed: ClaimBatch
 ) -> None:
@@ -300,12 +312,7 @@ def test_a_bad_row_is_ended_without_its_text_and_spoils_no_other(
     """The last defence failed here, so the server itself refuses the text."""
     monkeypatch.setattr("mainspring.store.postgres.ends._cleaned", lambda text: text)
     ends = ends_of(field, start(field, claimed))
-    bad = ends[2]
-    ends[2] = RunEnd(
-        **{name: getattr(bad, name) for name in bad.__slots__ if name not in {"error", "output"}},
-        error="a\0b",
-        output="c",
-    )
+    ends[2] = replace(ends[2], error="a\0b", output="c")
     assert field.store.complete(ends).acceptances == [Acceptance.ACCEPTED] * 5
     outputs = [
         (run.error, run.output)
@@ -325,11 +332,7 @@ def test_a_bad_row_is_ended_without_its_text_and_spoils_no_other(
 
 def test_text_is_cleaned_and_cut_on_its_way_in(field: Field, claimed: ClaimBatch) -> None:
     (end, *_) = ends_of(field, start(field, claimed))
-    shown = RunEnd(
-        **{name: getattr(end, name) for name in end.__slots__ if name not in {"error", "output"}},
-        error="a\0b\ud800",
-        output="x" * 10_000,
-    )
+    shown = replace(end, error="a\0b\ud800", output="x" * 10_000)
     assert field.store.complete([shown]).acceptances == [Acceptance.ACCEPTED]
     run = field.store.runs_of_job(end.job_id, limit=2)[1]
     assert run.error == "a\ufffdb\ufffd"
