@@ -191,7 +191,7 @@ def places(draw: Callable[..., int]) -> tuple[str, int, int]:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(place=places(), data=st.data())
 def test_occurrences_are_those_of_a_walk_over_half_minutes(
     place: tuple[str, int, int], data: st.DataObject

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.cron import OccurrenceMemo, next_occurrence_us, parse_schedule
@@ -56,6 +56,7 @@ def test_an_unreadable_schedule_raises_each_time() -> None:
             memo.next_us("0 9 * *", "UTC", 0, NOON_US)
 
 
+@settings(deadline=None)
 @given(keys=st.lists(st.integers(0, 30), max_size=200), entries_max=st.integers(2, 10))
 def test_generations_hold_a_bound_and_never_a_wrong_value(
     keys: list[int], entries_max: int

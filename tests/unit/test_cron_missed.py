@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.cron import (
@@ -90,10 +90,11 @@ def test_other_policies_have_no_judgement(policy: MissedWindow) -> None:
         judge_missed(HOURLY, policy, O1, O1 + HOUR, GRACE)
 
 
+@settings(deadline=None)
 @given(
     text=st.sampled_from(["*/7 * * * *", "30 1,2 * * *", "@every 37s", "0 0 * * 1,5"]),
-    late_us=st.integers(0, 40 * 86_400 * US_PER_S),
-    grace_us=st.sampled_from([0, US_PER_S, GRACE, 10 * HOUR]),
+    late_us=st.integers(0, 4 * 86_400 * US_PER_S),
+    grace_us=st.sampled_from([0, US_PER_S, GRACE, 2 * HOUR]),
 )
 def test_every_due_occurrence_is_dropped_run_or_covered(
     text: str, late_us: int, grace_us: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.errors import InvalidInput
@@ -35,6 +35,7 @@ def test_instant_is_written_in_utc(instant_us: int, text: str) -> None:
     assert instant_us == parse_instant(text)
 
 
+@settings(deadline=None)
 @given(instant_us=st.integers(0, INSTANT_MAX_US))
 def test_text_and_datetime_give_the_instant_back(instant_us: int) -> None:
     """To the microsecond, up to the last one of 9999."""
@@ -95,6 +96,7 @@ def test_bad_instant_is_refused(text: str, hint: str) -> None:
     assert len(caught.value.message) < 120
 
 
+@settings(deadline=None)
 @given(text=st.text(st.sampled_from("0123456789-:.TZ+ \u0660\ud800"), max_size=80))
 def test_any_text_is_read_or_refused(text: str) -> None:
     """Nothing but InvalidInput, and what is read is in range."""

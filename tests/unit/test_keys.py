@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.cron import load_zone
@@ -114,6 +114,7 @@ def test_bad_template_is_refused(text: str, what: str, hint: str) -> None:
     assert caught.value.pointer == "/idempotency_key_template"
 
 
+@settings(deadline=None)
 @given(text=st.text(st.sampled_from("{}abweek_ \x00\u00e9"), max_size=210))
 def test_any_template_is_read_or_refused(text: str) -> None:
     """Nothing but InvalidTemplate, and what is read has only known variables."""
@@ -134,6 +135,7 @@ def test_a_key_that_could_grow_too_long_is_refused_at_registration() -> None:
         require_fit(template, fits + "n")
 
 
+@settings(deadline=None)
 @given(
     text=st.lists(st.sampled_from([*[f"{{{{{v}}}}}" for v in VARIABLES], "x", "-"]), min_size=1)
     .map("".join)

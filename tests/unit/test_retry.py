@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.model import Backoff
@@ -36,6 +36,7 @@ def test_exponential_stays_under_the_cap() -> None:
     assert backoff_us(Backoff.EXPONENTIAL, 11, 5, 3600, 0.5) == 1800 * S
 
 
+@settings(deadline=None)
 @given(
     kind=st.sampled_from(Backoff),
     attempt=st.integers(1, 10**6),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, Generic, TypeVar
 
-from mainspring.cron.occurrence import next_occurrence_us
+from mainspring.cron.occurrence import next_occurrence_us, next_of_period_us
 from mainspring.cron.schedule import Schedule, ScheduleKind, parse_schedule
 from mainspring.instants import INFINITY_US
 
@@ -94,8 +94,9 @@ class OccurrenceMemo:
             self._schedules.put((text, zone_name), schedule)
         if schedule.kind is ScheduleKind.EVERY:
             # Depends on the job's own anchor, and is arithmetic: not worth an entry.
-            schedule = schedule.anchored(anchor_us)
-        next_us = next_occurrence_us(schedule, after_us)
+            next_us = next_of_period_us(anchor_us, schedule.period_us, after_us)
+        else:
+            next_us = next_occurrence_us(schedule, after_us)
         answer_us = INFINITY_US if next_us is None else next_us
         if schedule.kind is ScheduleKind.CRON:
             self._answers.put((text, zone_name, after_us), answer_us)

@@ -65,9 +65,22 @@ def next_occurrence_us(schedule: Schedule, after_us: int) -> int | None:
     int or None
         None when there is none: a one-off at or before `after_us`, or the end of 9999.
     """
-    instant_us = _next_unbounded_us(schedule, max(after_us, -1))
-    if instant_us is None or schedule.kind is ScheduleKind.ONCE:
-        return instant_us
+    if schedule.kind is ScheduleKind.ONCE:
+        return schedule.at_us if schedule.at_us > after_us else None
+    if schedule.kind is ScheduleKind.EVERY:
+        return next_of_period_us(schedule.anchor_us, schedule.period_us, after_us)
+    if after_us >= HORIZON_US:
+        return None
+    assert schedule.fields is not None
+    find = _next_interval if schedule.fields.is_interval_like else _next_fixed
+    instant_us = find(schedule.fields, schedule.zone, max(after_us, -1))
+    return instant_us if instant_us is not None and instant_us <= HORIZON_US else None
+
+
+def next_of_period_us(anchor_us: int, period_us: int, after_us: int) -> int | None:
+    """Give the first `anchor_us + n * period_us`, n >= 1, after `after_us`; None at the end."""
+    number = max(1, (after_us - anchor_us) // period_us + 1)
+    instant_us = anchor_us + number * period_us
     return instant_us if instant_us <= HORIZON_US else None
 
 
@@ -142,20 +155,6 @@ def due_occurrences(schedule: Schedule, first_us: int, now_us: int) -> DueOccurr
     if count == 2:
         return DueOccurrences(2, latest_us, first_us)
     return DueOccurrences(count, latest_us, latest_occurrence_us(schedule, latest_us - 1))
-
-
-def _next_unbounded_us(schedule: Schedule, after_us: int) -> int | None:
-    if schedule.kind is ScheduleKind.ONCE:
-        return schedule.at_us if schedule.at_us > after_us else None
-    if after_us >= HORIZON_US:
-        return None
-    if schedule.kind is ScheduleKind.EVERY:
-        number = max(1, (after_us - schedule.anchor_us) // schedule.period_us + 1)
-        return schedule.anchor_us + number * schedule.period_us
-    assert schedule.fields is not None
-    if schedule.fields.is_interval_like:
-        return _next_interval(schedule.fields, schedule.zone, after_us)
-    return _next_fixed(schedule.fields, schedule.zone, after_us)
 
 
 def _next_fixed(fields: CronFields, zone: Zone, after_us: int) -> int | None:
