@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import enum
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from mainspring.cron.every import parse_period
@@ -64,6 +64,10 @@ class Schedule:
     anchor_us: int = 0
     period_us: int = 0
     at_us: int = 0
+
+    def anchored(self, anchor_us: int) -> Schedule:
+        """Give the same schedule, with `@every` counting from another instant."""
+        return replace(self, anchor_us=anchor_us) if self.kind is ScheduleKind.EVERY else self
 
 
 def parse_schedule(text: str, zone_name: str, *, anchor_us: int) -> Schedule:
