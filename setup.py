@@ -30,6 +30,12 @@ class BuildExt(build_ext):
             self.distribution.ext_modules = self._cythonize()
         super().finalize_options()
 
+    def get_source_files(self) -> list[str]:
+        """Return what an sdist must hold: the sources that are written by hand."""
+        patterns = ("ext/mainspring/*.pyx", "ext/mainspring/*.pxd")
+        found = [path for pattern in patterns for path in ROOT.glob(pattern)]
+        return sorted(str(path.relative_to(ROOT)) for path in found)
+
     def _cythonize(self) -> list[Extension]:
         from Cython.Build import cythonize  # noqa: PLC0415  build requirement, absent at metadata time
 
@@ -58,7 +64,6 @@ class BuildExt(build_ext):
                 "embedsignature": False,
                 **(DEBUG_DIRECTIVES if is_debug else RELEASE_DIRECTIVES),
             },
-            compile_time_env=None,
         )
         for extension in extensions:
             extension.define_macros.append(("MAINSPRING_DEBUG_BUILD", "1" if is_debug else "0"))

@@ -55,7 +55,8 @@ class Child:
         finally:
             if log is not None:
                 log.close()
-        threading.Thread(target=self._read, name=f"{title}-stdout", daemon=True).start()
+        self._reader = threading.Thread(target=self._read, name=f"{title}-stdout", daemon=True)
+        self._reader.start()
 
     @property
     def pid(self) -> int:
@@ -97,10 +98,12 @@ class Child:
     def wait(self, timeout_s: float = STOP_S) -> int:
         """Return its exit code; kills it if it has not ended by then."""
         try:
-            return self.process.wait(timeout_s)
+            code = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            return self.process.wait()
+            code = self.process.wait()
+        self._reader.join()
+        return code
 
     def stop(self) -> int:
         """Ask it to end and wait for it."""
@@ -109,10 +112,11 @@ class Child:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if self._line is None:
-                self._line = line
-                self._has_line.set()
+        with self.process.stdout as lines:
+            for line in lines:
+                if self._line is None:
+                    self._line = line
+                    self._has_line.set()
         self._has_line.set()
 
     def _last_words(self) -> str | None:

@@ -11,10 +11,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from mainspring.clock import monotonic_s
 from mainspring.errors import MainspringError
 
 THREADS = 16
 TIMEOUT_S = 30.0
+IDLE_S_MAX = 5.0
 
 
 class DemoClient:
@@ -56,11 +58,20 @@ class DemoClient:
         with ThreadPoolExecutor(THREADS, thread_name_prefix="demo-client") as pool:
             return list(pool.map(post, bodies))
 
-    def _ask(self, method: str, path: str, body: Any, expected_status: int) -> dict[str, Any]:
+    def _connection(self) -> http.client.HTTPConnection:
+        """Return this thread's connection; a new one after a pause, since servers hang up."""
         connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
-        if connection is None:
+        now_s = monotonic_s()
+        if connection is None or now_s - self._local.used_s > IDLE_S_MAX:
+            if connection is not None:
+                connection.close()
             connection = http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT_S)
             self._local.connection = connection
+        self._local.used_s = now_s
+        return connection
+
+    def _ask(self, method: str, path: str, body: Any, expected_status: int) -> dict[str, Any]:
+        connection = self._connection()
         data = None if body is None else msgspec.json.encode(body)
         headers = {} if body is None else {"content-type": "application/json"}
         connection.request(method, path, body=data, headers=headers)
