@@ -472,7 +472,7 @@ def test_a_wake_from_another_thread_ends_a_wait_within_5_ms(pair: Pair, side: st
             rung_us = monotonic_us()
             sockets.wake()
 
-    thread = threading.Thread(target=ring)
+    thread = threading.Thread(target=ring, daemon=True)
     thread.start()
     delays_us: list[int] = []
     for _ in range(20):

@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from mainspring.errors import CorruptFrame
 from mainspring.executor import pipe
@@ -114,7 +115,7 @@ class ChildCarrier:
         self._ledger = ledger
         self._lock = threading.Lock()
         self._children: set[_Child] = set()
-        self._pool = ThreadPool(ledger, children_max, "child", lambda: _Slot(self).serve)
+        self._pool = ThreadPool(ledger, children_max, "child", self._slot)
 
     def take(self, run: Run) -> None:
         """See `Carrier`."""
@@ -139,6 +140,14 @@ class ChildCarrier:
             for child in self._children:
                 child.kill()
         self._pool.stop(timeout_s)
+
+    @contextmanager
+    def _slot(self) -> Iterator[Callable[[Run], Outcome]]:
+        slot = _Slot(self)
+        try:
+            yield slot.serve
+        finally:
+            slot.drop()
 
     def run_in(self, child: _Child, run: Run) -> Outcome | None:
         """Run it there, open to interruption."""
@@ -172,6 +181,7 @@ class _Slot:
         self._child: _Child | None = None
 
     def serve(self, run: Run) -> Outcome:
+        """Run it in the child, which is made if need be and dropped if it did not answer."""
         try:
             if self._child is None:
                 self._child = _Child()
@@ -179,17 +189,16 @@ class _Slot:
                 self._child.send_path()
             outcome = self._carrier.run_in(self._child, run)
         except CorruptFrame as error:
-            outcome = failed(f"its process talks nonsense: {error.message}")
-            self._child = self._dropped()[0]
-            return outcome
+            self.drop()
+            return failed(f"its process talks nonsense: {error.message}")
         except OSError as error:
-            self._child = self._dropped()[0]
+            self.drop()
             return failed(f"its process could not be started: {error}")
         if outcome is None:
-            self._child, end = self._dropped()
-            return failed(f"its process {end}")
+            return failed(f"its process {self.drop()}")
         return outcome
 
-    def _dropped(self) -> tuple[None, str]:
-        end = "" if self._child is None else self._carrier.drop(self._child)
-        return None, end
+    def drop(self) -> str:
+        """Make an end of the child, if there is one; return how it ended."""
+        child, self._child = self._child, None
+        return "" if child is None else self._carrier.drop(child)

@@ -9,7 +9,9 @@ ends, the runner takes the lead again if nobody has it, or goes idle.  So there 
 handlers that wait at the same time.
 
 A handler sees a task of its own while it runs (`asyncio.current_task()`), so that `timeout()` and
-`TaskGroup` work in it, and a fresh copy of the context variables.
+`TaskGroup` work in it, and a fresh copy of the context variables.  It must not keep that task: one
+that cancels it after its own end hits whichever run the runner serves then, which fails as
+cancelled.  No runner is lost by that.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ megabytes of anything.
 
 from __future__ import annotations
 
-import math
 import traceback
 from pathlib import PurePath
 from typing import Any, Final
@@ -61,7 +60,8 @@ def _outcome_of_retry(error: Retry) -> Outcome:
     after: Any = error.after_seconds
     if after is not None:
         is_number = isinstance(after, int | float) and not isinstance(after, bool)
-        if not (is_number and math.isfinite(after) and 0 <= after <= RETRY_AFTER_SECONDS_MAX):
+        # NaN is not within any bounds, and an int too large for a float is compared exactly.
+        if not (is_number and 0 <= after <= RETRY_AFTER_SECONDS_MAX):
             return failed(
                 f"Retry(after_seconds={_read(repr, after)[:60]}) is not a number of seconds from 0"
                 f" to {RETRY_AFTER_SECONDS_MAX}"
@@ -94,7 +94,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     while pending and len(leaves) < LEAVES_MAX:
         one = pending.pop(0)
         if isinstance(one, BaseExceptionGroup):
-            pending.extend(one.exceptions)
+            pending[:0] = one.exceptions
         else:
             leaves.append(one)
     return leaves

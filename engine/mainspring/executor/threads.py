@@ -10,6 +10,7 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from queue import SimpleQueue
 
 import msgspec
@@ -28,11 +29,16 @@ class ThreadPool:
     name
         Of the threads.
     server
-        Called once in each thread; what it returns serves one run after the other.
+        Entered once in each thread; what it gives serves one run after the other, and it is left
+        when the thread ends.
     """
 
     def __init__(
-        self, ledger: Ledger, size: int, name: str, server: Callable[[], Callable[[Run], Outcome]]
+        self,
+        ledger: Ledger,
+        size: int,
+        name: str,
+        server: Callable[[], AbstractContextManager[Callable[[Run], Outcome]]],
     ) -> None:
         self._ledger = ledger
         self._size = size
@@ -66,13 +72,13 @@ class ThreadPool:
             thread.join(max(0.0, end_s - monotonic_s()))
 
     def _serve(self) -> None:
-        serve = self._server()
-        while (run := self._waiting.get()) is not None:
-            if self._ledger.begin(run):
-                self._ledger.end(run, serve(run))
-            with self._lock:
-                if self._waiting.empty():
-                    self._idle_count += 1
+        with self._server() as serve:
+            while (run := self._waiting.get()) is not None:
+                if self._ledger.begin(run):
+                    self._ledger.end(run, serve(run))
+                with self._lock:
+                    if self._waiting.empty():
+                        self._idle_count += 1
 
 
 class ThreadCarrier:
@@ -83,7 +89,7 @@ class ThreadCarrier:
 
     def __init__(self, ledger: Ledger, concurrency: int) -> None:
         self._ledger = ledger
-        self._pool = ThreadPool(ledger, concurrency, "handler", lambda: self._serve)
+        self._pool = ThreadPool(ledger, concurrency, "handler", lambda: nullcontext(self._serve))
 
     def take(self, run: Run) -> None:
         """See `Carrier`."""
