@@ -31,20 +31,13 @@ from mainspring.store.postgres.connection import (
     connect,
     refuse_pooler,
 )
-from postgres.field import Field, new_job
+from postgres.field import Field, new_job, wait_until_waiting
 from postgres.proxy import Proxy
 
 
 @pytest.fixture
 def tcp_dsn(postgres_server: DevPostgres, dsn: str) -> str:
     return postgres_server.dsn_of(str(conninfo_to_dict(dsn)["dbname"]), tcp=True)
-
-
-@pytest.fixture
-def proxy(postgres_server: DevPostgres) -> Iterator[Proxy]:
-    proxy = Proxy("127.0.0.1", postgres_server.port)
-    yield proxy
-    proxy.close()
 
 
 @pytest.fixture
@@ -185,15 +178,6 @@ def claim(field: Field) -> int:
             0, field.terms[0], field.leader, after=(0, 0), until_us=field.now_us, limit=10
         )
     )
-
-
-def wait_until_waiting(dsn: str) -> None:
-    """Wait until some session waits for a lock."""
-    with psycopg.connect(dsn, autocommit=True) as other:
-        for _ in range(10_000):
-            if other.execute("SELECT FROM pg_locks WHERE NOT granted").fetchall():
-                return
-    raise AssertionError("nobody waits for a lock")
 
 
 def test_a_lock_that_stays_taken_is_told_as_a_retry_after_bounded_repeats(field: Field) -> None:

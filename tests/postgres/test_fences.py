@@ -8,26 +8,21 @@ covered below, with the lock held by hand.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from mainspring.claim import ClaimBatch
-from mainspring.devpg import DevPostgres
-from mainspring.errors import StoreUnavailable, TermLost
+from mainspring.errors import TermLost
 from mainspring.instants import INFINITY_US
 from mainspring.model import HolderId, JobId, JobStatus, RunStatus
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.protocol import Acceptance, Action, RunEnd, Starts
-from postgres.field import Field, new_job
-from postgres.proxy import Proxy
-
-NEXT_US = 60_000_000
+from postgres.field import NEXT_US, Field, ends_of, new_job, start, wait_until_waiting
 
 
 @dataclass
@@ -38,6 +33,7 @@ class Life:
     job_id: JobId
     second_leader: HolderId
     second_worker: HolderId
+    watch: psycopg.Connection
     claimed: ClaimBatch | None = None
     reclaimed: ClaimBatch | None = None
     first_start: Starts | None = None
@@ -133,8 +129,7 @@ class Life:
 
     def see(self) -> None:
         """Look at the firing's fence after a step."""
-        with psycopg.connect(self.field.dsn) as other:
-            rows = other.execute("SELECT fence FROM firings").fetchall()
+        rows = self.watch.execute("SELECT fence FROM firings").fetchall()
         self.fences += [fence for (fence,) in rows]
 
 
@@ -162,17 +157,18 @@ def test_no_order_of_claim_start_complete_delete_and_retake_breaks_a_fence(field
     seen = list(orders())
     assert len(seen) == 140
     outcomes = set()
-    for order in seen:
-        field.terms = [field.store.take_term(0, field.leader)]
-        (job_id,) = field.store.add_jobs([new_job(field.now_us)])
-        life = Life(field, job_id, second_leader, second_worker)
-        for step in order:
-            getattr(life, step)()
-            life.see()
-        check(life, order)
-        outcomes.add((len(life.accepted), life.is_deleted))
-        with psycopg.connect(field.dsn) as other:
-            other.execute("TRUNCATE firings, jobs, job_runs")
+    with psycopg.connect(field.dsn, autocommit=True) as watch:
+        for order in seen:
+            field.terms = [field.store.take_term(0, field.leader)]
+            (job_id,) = field.store.add_jobs([new_job(field.now_us)])
+            life = Life(field, job_id, second_leader, second_worker, watch)
+            for step in order:
+                getattr(life, step)()
+                life.see()
+            check(life, order)
+            outcomes.add((len(life.accepted), life.is_deleted))
+            watch.execute("DELETE FROM firings")
+            watch.execute("DELETE FROM jobs")
     assert outcomes == {(0, True), (1, True)}  # no order is without its delete
 
 
@@ -188,43 +184,10 @@ def check(life: Life, order: tuple[str, ...]) -> None:
     assert [(run.firing_id, run.fence) for run in finished] == [
         (end.firing_id, end.fence) for end in life.accepted
     ], order
-    with psycopg.connect(life.field.dsn) as other:
-        firings = other.execute("SELECT started_at IS NOT NULL FROM firings").fetchall()
+    firings = life.watch.execute("SELECT started_at IS NOT NULL FROM firings").fetchall()
     assert (False,) not in firings, order  # nothing of a deleted job waits for its time
     jobs = life.store.get_jobs([life.job_id])
     assert [job.status for job in jobs.values()] == [JobStatus.DELETED] * len(firings), order
-
-
-@pytest.fixture
-def claimed(field: Field) -> ClaimBatch:
-    """Five claimed firings."""
-    field.store.add_jobs([new_job(field.now_us, is_once=place == 4) for place in range(5)])
-    return field.store.claim_page(
-        0, field.terms[0], field.leader, after=(0, 0), until_us=field.now_us, limit=10
-    )
-
-
-def start(field: Field, batch: ClaimBatch, store: PostgresStore | None = None) -> Starts:
-    return (store or field.store).start(
-        field.worker, batch.firing_id, batch.fence, np.array([30] * len(batch)), slack_s=30
-    )
-
-
-def ends_of(field: Field, starts: Starts) -> list[RunEnd]:
-    return [
-        RunEnd(
-            firing_id=firing_id,
-            fence=fence,
-            rev=1,
-            job_id=firing_id,
-            scheduled_us=field.now_us,
-            status=RunStatus.SUCCESS,
-            action=Action.MOVE,
-            next_us=field.now_us + NEXT_US,
-            output="ok",
-        )
-        for firing_id, fence in zip(starts.firing_id.tolist(), starts.fence.tolist(), strict=True)
-    ]
 
 
 def test_a_repeated_start_answers_the_same(field: Field, claimed: ClaimBatch) -> None:
@@ -340,15 +303,6 @@ def test_text_is_cleaned_and_cut_on_its_way_in(field: Field, claimed: ClaimBatch
     assert len(run.output) == 4096
 
 
-def wait_until_waiting(dsn: str) -> None:
-    """Wait until some session waits for a lock."""
-    with psycopg.connect(dsn, autocommit=True) as other:
-        for _ in range(10_000):
-            if other.execute("SELECT FROM pg_locks WHERE NOT granted").fetchall():
-                return
-    raise AssertionError("nobody waits for a lock")
-
-
 def test_a_completion_that_waited_for_a_delete_finds_the_job_changed(
     field: Field, claimed: ClaimBatch
 ) -> None:
@@ -395,107 +349,3 @@ def test_claims_and_starts_skip_what_is_locked(field: Field, claimed: ClaimBatch
         user.execute("SELECT FROM firings WHERE firing_id = %s FOR UPDATE", (locked,))
         started = set(start(field, claimed).firing_id.tolist())
         assert started == set(claimed.firing_id.tolist()) - {locked}
-
-
-@pytest.fixture
-def proxy(postgres_server: DevPostgres) -> Iterator[Proxy]:
-    proxy = Proxy("127.0.0.1", postgres_server.port)
-    yield proxy
-    proxy.close()
-
-
-@pytest.fixture
-def far_store(field: Field, postgres_server: DevPostgres, proxy: Proxy) -> Iterator[PostgresStore]:
-    """The same database through a line that can be cut."""
-    name = str(conninfo_to_dict(field.dsn)["dbname"])
-    dsn = make_conninfo(postgres_server.dsn_of(name, tcp=True), host="127.0.0.1", port=proxy.port)
-    store = PostgresStore(dsn, application_name="far", database_now=lambda: field.now_us)
-    assert store.count_shards() == 1  # connected, so that the cut meets the statement
-    yield store
-    store.close()
-
-
-CUTS: list[tuple[Callable[[Proxy], None], bool]] = [
-    (Proxy.cut_requests, False),
-    (lambda proxy: proxy.cut_answers_after(0), True),
-]
-
-
-@pytest.mark.parametrize(("cut", "is_applied"), CUTS, ids=["before", "after"])
-def test_a_start_whose_answer_was_lost_is_repeated_with_the_same_result(
-    field: Field,
-    claimed: ClaimBatch,
-    far_store: PostgresStore,
-    proxy: Proxy,
-    cut: Callable[[Proxy], None],
-    is_applied: bool,
-) -> None:
-    cut(proxy)
-    with pytest.raises(StoreUnavailable):
-        start(field, claimed, far_store)
-    wait_until_settled(field.dsn)
-    applied = field.store.read_started(claimed.firing_id.tolist())
-    assert len(applied) == (5 if is_applied else 0)
-    assert len(start(field, claimed, far_store).firing_id) == 5
-
-
-@pytest.mark.slow
-def test_a_completion_counts_once_wherever_the_line_breaks(
-    field: Field, far_store: PostgresStore, proxy: Proxy
-) -> None:
-    """Cut every 16 bytes of the answers; that to COMMIT has 17, so it is met too."""
-    seen = set()
-    for byte_count in itertools.count(0, 16):
-        (job_id,) = field.store.add_jobs([new_job(field.now_us)])
-        batch = field.store.claim_page(
-            0, field.terms[0], field.leader, after=(0, 0), until_us=field.now_us, limit=10
-        )
-        ends = ends_of(field, start(field, batch))
-        far_store.count_shards()  # connected, so that the cut meets the completion
-        proxy.cut_answers_after(byte_count)
-        try:
-            far_store.complete(ends)
-        except StoreUnavailable:
-            wait_until_settled(field.dsn)
-        else:
-            break
-        (acceptance,) = far_store.complete(ends).acceptances
-        seen.add(acceptance)
-        runs = field.store.runs_of_job(job_id, limit=10)
-        assert [run.status for run in runs] == [RunStatus.PENDING, RunStatus.SUCCESS]
-    assert seen == {Acceptance.ACCEPTED, Acceptance.REPLAYED}
-
-
-def wait_until_settled(dsn: str) -> None:
-    """Wait until the server has ended the sessions of the cut line."""
-    with psycopg.connect(dsn, autocommit=True) as other:
-        for _ in range(10_000):
-            if not other.execute(
-                "SELECT FROM pg_stat_activity WHERE application_name = 'far'"
-            ).fetchall():
-                return
-    raise AssertionError("sessions of the cut line are still there")
-
-
-@pytest.mark.parametrize("byte_count", [0, 1, 19, 100, 400, 900])
-def test_a_claim_cut_within_its_copy_leased_all_or_nothing_and_the_full_sweep_finds_it(
-    field: Field, far_store: PostgresStore, proxy: Proxy, byte_count: int
-) -> None:
-    field.store.add_jobs([new_job(field.now_us) for _ in range(5)])
-    proxy.cut_answers_after(byte_count)
-    with pytest.raises(StoreUnavailable):
-        far_store.claim_page(
-            0, field.terms[0], field.leader, after=(0, 0), until_us=field.now_us, limit=10
-        )
-    wait_until_settled(field.dsn)
-    firing_ids, fences, is_mine = field.store.sweep_unleased(
-        0, field.leader, cursor=(field.now_us, 2**62), full=True, limit=100
-    )
-    assert len(firing_ids) == 5
-    assert set(is_mine.tolist()) in ({0}, {1})
-    again = field.store.claim_ids(
-        0, field.terms[0], field.leader, firing_ids, fences, until_us=field.now_us
-    )
-    assert len(again) == 5
-    # Leased once more than before the claim, or than by it.
-    assert set(again.fence.tolist()) == {2 if is_mine[0] else 1}
