@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mainspring.errors import Dead, MainspringError, Retry
+from mainspring.handlers import Context, Worker
 
-__all__ = ["Dead", "MainspringError", "Retry", "__version__"]
+__all__ = ["Context", "Dead", "MainspringError", "Retry", "Worker", "__version__"]
 __version__ = "0.1.0"

@@ -13,7 +13,7 @@ import enum
 import functools
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, TypeVar
@@ -119,6 +119,27 @@ class Tasks:
             return handler
 
         return register
+
+
+class Worker(Tasks):
+    """The tasks of a program and how its worker processes take them: what users write.
+
+    `mainspring worker module:worker` runs it.  Flags and environment win over what is given here.
+
+    Parameters
+    ----------
+    concurrency
+        Handlers at a time in one process; None leaves it to the settings.
+    queues
+        Which queues to take; None means `default`.
+    """
+
+    def __init__(
+        self, *, concurrency: int | None = None, queues: Sequence[str] | None = None
+    ) -> None:
+        super().__init__()
+        self.concurrency = concurrency
+        self.queues = None if queues is None else tuple(queues)
 
 
 def _checked(name: str | None, handler: Handler, isolation: str) -> Task:

@@ -14,7 +14,7 @@ from mainspring.cli.output import json_option, print_json
 from mainspring.cli.signals import on_stop_signal
 from mainspring.config import WorkerSettings, read_environment
 from mainspring.errors import InvalidInput
-from mainspring.handlers import Tasks
+from mainspring.handlers import Tasks, Worker
 from mainspring.logs import configure
 from mainspring.metrics import WorkerMetrics, serve_metrics
 from mainspring.parent import die_with_parent
@@ -42,7 +42,9 @@ def worker(
     configure("worker")
     tasks = load_tasks(target)
     dsn = require_dsn(dsn)
-    settings = read_environment(WorkerSettings, os.environ, given | {"queues": queues or None})
+    settings = read_environment(
+        WorkerSettings, _defaults_of(tasks) | dict(os.environ), given | {"queues": queues or None}
+    )
     metrics = WorkerMetrics()
     with open_store(dsn, "worker", pool_max=POOL_CONNECTIONS) as store:
         process = WorkerProcess(tasks, store, dsn, settings, metrics, name=process_name())
@@ -62,6 +64,16 @@ def worker(
             process.run()
         finally:
             stop_metrics()
+
+
+def _defaults_of(tasks: Tasks) -> dict[str, str]:
+    """Return what the program says of itself, as if the environment had said it."""
+    defaults = {}
+    if isinstance(tasks, Worker) and tasks.concurrency is not None:
+        defaults["MAINSPRING_CONCURRENCY"] = str(tasks.concurrency)
+    if isinstance(tasks, Worker) and tasks.queues is not None:
+        defaults["MAINSPRING_QUEUES"] = ",".join(tasks.queues)
+    return defaults
 
 
 def load_tasks(target: str) -> Tasks:
@@ -86,10 +98,10 @@ def load_tasks(target: str) -> Tasks:
             f"{target!r} is not a set of tasks",
             detail=f"It is {type(tasks).__name__}.",
             hint="Define it as `worker = mainspring.Worker()` and decorate handlers with "
-            "`@worker.task`.",
+            "`@worker.task()`.",
         )
     if not tasks.names:
         raise InvalidInput(
-            f"{target!r} has no handlers", hint="Decorate functions with `@worker.task`."
+            f"{target!r} has no handlers", hint="Decorate functions with `@worker.task()`."
         )
     return tasks

@@ -8,12 +8,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mainspring import Dead, Retry
-from mainspring.handlers import Context, Tasks
+from mainspring import Context, Dead, Retry, Worker
 
 LOG_VARIABLE = "MAINSPRING_TEST_LOG_DIR"
-tasks = Tasks()
-other_tasks = Tasks()
+tasks = Worker()
+other_tasks = Worker()
 
 
 def log(event: str, ctx: Context) -> None:

@@ -11,12 +11,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mainspring.handlers import Context, Tasks
+from mainspring.handlers import Context, Worker
 
 LOG_VARIABLE = "MAINSPRING_DEMO_LOG_DIR"
 FLAKY_FAILURES = 2
 
-worker = Tasks()
+worker = Worker()
 _log_fd: int | None = None
 
 
