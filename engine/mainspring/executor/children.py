@@ -27,6 +27,7 @@ class _Child:
     """One child process and the worker's ends of its pipes."""
 
     def __init__(self) -> None:
+        self.is_ordered = False
         their_read, self._write_fd = os.pipe()
         self._read_fd, their_write = os.pipe()
         try:
@@ -53,10 +54,9 @@ class _Child:
         self._events.register(self._read_fd, select.POLLIN)
         self._events.register(self._pid_fd, select.POLLIN)
 
-    def run(self, run: Run, output_bytes_max: int) -> Outcome | None:
-        """Have it run, and wait; None if the child ended instead of answering."""
-        task = run.task
-        context = run.context
+    def order(self, run: Run, output_bytes_max: int) -> None:
+        """Tell it what to run.  Raises `OSError` if it is gone."""
+        task, context = run.task, run.context
         order = pipe.RunOrder(
             task.target,
             task.is_async,
@@ -65,14 +65,12 @@ class _Child:
             run.payload,
             output_bytes_max,
         )
-        with suppress(OSError):
-            pipe.write(self._write_fd, order)
-            if context.cancelled:
-                self.ask()
-            ready = {fd for fd, _ in self._events.poll()}
-            if self._read_fd in ready:
-                return pipe.read_outcome(self._read_fd)
-        return None
+        pipe.write(self._write_fd, order)
+
+    def outcome(self) -> Outcome | None:
+        """Wait for the end of what it runs; None if the child ended instead of answering."""
+        ready = {fd for fd, _ in self._events.poll()}
+        return pipe.read_outcome(self._read_fd) if self._read_fd in ready else None
 
     def send_path(self) -> None:
         """Tell it where modules are found; before the first run."""
@@ -124,7 +122,7 @@ class ChildCarrier:
     def ask(self, run: Run) -> None:
         """See `Carrier`."""
         with self._lock:
-            if run.seat is not None:
+            if run.seat is not None and run.seat.is_ordered:
                 run.seat.ask()
 
     def interrupt(self, run: Run) -> None:
@@ -156,10 +154,19 @@ class ChildCarrier:
             if run.is_interrupted:
                 child.kill()
         try:
-            return child.run(run, self._ledger.output_bytes_max)
+            child.order(run, self._ledger.output_bytes_max)
+            with self._lock:
+                # Not before: a cancel would be written into the middle of a long order.
+                child.is_ordered = True
+                if run.context.cancelled:
+                    child.ask()
+            return child.outcome()
+        except OSError:
+            return None
         finally:
             with self._lock:
                 run.seat = None
+                child.is_ordered = False
 
     def keep(self, child: _Child) -> None:
         """Remember a child, to be killed at the end."""

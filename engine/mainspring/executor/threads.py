@@ -10,7 +10,7 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from queue import SimpleQueue
 
 import msgspec
@@ -59,8 +59,10 @@ class ThreadPool:
                 thread = threading.Thread(
                     target=self._serve, name=f"{self._name}-{number}", daemon=True
                 )
-                self._threads.append(thread)
-                thread.start()
+                # At the system's limit of threads the run waits for one that is there.
+                with suppress(RuntimeError):
+                    thread.start()
+                    self._threads.append(thread)
         self._waiting.put(run)
 
     def stop(self, timeout_s: float) -> None:
