@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ from mainspring.config import ApiSettings
 from mainspring.errors import MainspringError, StoreUnavailable
 from mainspring.instants import parse_instant
 from mainspring.store.memory import MemoryStore
+from mainspring_api import body, health
 from mainspring_api.app import create_app
 from mainspring_api.observer import UNROUTED
 
@@ -33,17 +35,15 @@ class Answer:
         return json.loads(self.body)
 
 
-def call(
+async def exchange(
     app: Starlette,
     method: str,
     path: str,
-    pieces: tuple[bytes, ...] = (b"",),
-    *,
+    pieces: tuple[bytes, ...],
+    answer: Answer,
     ending: str = "end",
-    answer: Answer | None = None,
-) -> Answer:
+) -> None:
     """Call the application directly.  After its pieces the body ends, hangs, or breaks off."""
-    answer = answer or Answer()
     events = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
     if ending == "end":
         events[-1]["more_body"] = False
@@ -68,7 +68,21 @@ def call(
         "root_path": "", "headers": [(b"content-type", b"application/json")],
         "client": None, "server": None,
     }  # fmt: skip
-    asyncio.run(asyncio.wait_for(app(scope, receive, send), 20))  # type: ignore[arg-type]
+    await app(scope, receive, send)  # type: ignore[arg-type]
+
+
+def call(
+    app: Starlette,
+    method: str,
+    path: str,
+    pieces: tuple[bytes, ...] = (b"",),
+    *,
+    ending: str = "end",
+    answer: Answer | None = None,
+) -> Answer:
+    """Exchange one request and its answer in an event loop of their own."""
+    answer = answer or Answer()
+    asyncio.run(asyncio.wait_for(exchange(app, method, path, pieces, answer, ending), 20))
     return answer
 
 
@@ -107,12 +121,65 @@ def test_a_body_that_breaks_off_stores_nothing(store: MemoryStore) -> None:
     assert store.list_jobs() == []
 
 
-def test_a_body_over_the_limit_that_ends_with_the_piece_too_much_is_413(
-    store: MemoryStore,
+def test_a_body_over_the_limit_that_ends_with_the_piece_too_much_is_413_at_once(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(body, "DRAIN_S_MAX", 3_600.0)
     app = create_app(store, ApiSettings(body_bytes_max=1_024))
     assert call(app, "POST", "/api/v1/jobs", (b" " * 1_024, b" ")).status == 413
     assert call(app, "POST", "/api/v1/jobs", (GOOD, b" " * (1_024 - len(GOOD)))).status == 201
+
+
+class Slow(MemoryStore):
+    """A store whose answers wait for a gate."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: NOW_US)
+        self.entered, self.gate = threading.Event(), threading.Event()
+
+    def count_shards(self) -> int:
+        assert self.gate.wait(20)
+        return super().count_shards()
+
+    def add_jobs(self, jobs: Any) -> Any:
+        self.entered.set()
+        assert self.gate.wait(20)
+        return super().add_jobs(jobs)
+
+
+def test_readiness_does_not_wait_for_a_database_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "READY_S_MAX", 0.05)
+    store = Slow()
+    opener = threading.Timer(1.0, store.gate.set)  # after the answer, for the thread left behind
+    opener.start()
+    answer = call(create_app(store, ApiSettings()), "GET", "/readyz")
+    opener.join()
+    assert (answer.status, answer.value["detail"]) == (
+        503,
+        "the database did not answer within 0.05 s",
+    )
+
+
+def test_shutdown_waits_for_a_registration_whose_request_was_cancelled() -> None:
+    store = Slow()
+    store.make_shards(4)
+    app = create_app(store, ApiSettings())
+
+    async def whole() -> None:
+        lifespan = app.router.lifespan_context(app)
+        await lifespan.__aenter__()
+        request = asyncio.create_task(exchange(app, "POST", "/api/v1/jobs", (GOOD,), Answer()))
+        while not store.entered.is_set():
+            await asyncio.sleep(0)
+        request.cancel()
+        ending = asyncio.create_task(lifespan.__aexit__(None, None, None))  # type: ignore[arg-type]
+        await asyncio.sleep(0.02)
+        assert not ending.done()
+        store.gate.set()
+        await asyncio.wait_for(ending, 20)
+        assert len(store.list_jobs()) == 1
+
+    asyncio.run(whole())
 
 
 class Broken(MemoryStore):
@@ -166,7 +233,7 @@ class Counts:
 
 def test_requests_are_counted_by_route_and_never_by_id(store: MemoryStore) -> None:
     counts = Counts()
-    for method, path, body in (
+    for method, path, sent in (
         ("POST", "/api/v1/jobs", GOOD),
         ("POST", "/api/v1/jobs", b"{"),
         ("GET", "/api/v1/jobs/j_1", b""),
@@ -174,7 +241,7 @@ def test_requests_are_counted_by_route_and_never_by_id(store: MemoryStore) -> No
         ("BREW", "/livez", b""),
         ("GET", "/secret/j_1", b""),
     ):
-        call(create_app(store, ApiSettings(), observer=counts), method, path, (body,))
+        call(create_app(store, ApiSettings(), observer=counts), method, path, (sent,))
     assert counts.registered == [1]
     assert counts.answered == [
         ("POST", "/api/v1/jobs", 201),

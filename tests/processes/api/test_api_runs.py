@@ -141,6 +141,19 @@ def test_each_kind_of_run_has_its_form(api: ApiProcess, api_dsn: str) -> None:
     assert "missed_count" not in dead
 
 
+def test_a_leased_run_that_has_not_started_still_waits_and_has_no_id(
+    api: ApiProcess, api_dsn: str
+) -> None:
+    registered = api.register()
+    rows_of(
+        api_dsn,
+        "UPDATE firings SET fence = 3, attempt = 1, locked_by = 1 WHERE firing_id = %(id)s",
+        id=parse_job_id(registered.value["job_id"]),
+    )
+    (run,) = api.call("GET", registered.headers["location"] + "/runs").value
+    assert (run["status"], run["run_id"], run["worker_id"]) == ("pending", None, None)
+
+
 def test_history_outlives_its_job(api: ApiProcess, api_dsn: str) -> None:
     registered = api.register()
     location, job_id = registered.headers["location"], parse_job_id(registered.value["job_id"])
