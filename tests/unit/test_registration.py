@@ -129,7 +129,7 @@ def test_a_schedule_without_an_occurrence_left_is_refused() -> None:
 @pytest.mark.parametrize(
     "name",
     ["x", "a" * 78, "a" * 200, "🚀" * 200, "Bericht-日本-🚀", "cafe\N{COMBINING ACUTE ACCENT}",
-     "  two words ", "\N{LATIN SMALL LETTER E WITH ACUTE}t\N{LATIN SMALL LETTER E WITH ACUTE}", "🏳️\N{ZERO WIDTH JOINER}🌈"],
+     "  two words ", "\N{LATIN SMALL LETTER E WITH ACUTE}t", "🏳️\N{ZERO WIDTH JOINER}🌈"],
 )  # fmt: skip
 def test_a_name_is_kept_byte_for_byte(name: str) -> None:
     definition = read_job(body(name=name), now_us=NOW_US).definition
