@@ -35,6 +35,7 @@ from mainspring.clock import sleep_s
 from mainspring.errors import MigrationRefused, StatementRetry
 from mainspring.store.postgres.connection import connect
 from mainspring.store.postgres.failures import translated
+from mainspring.store.statements import statement
 
 LOCK_KEY: Final = 0x6D73_7000_0000_0001
 """Of the advisory lock that one migrating session holds; `msp` and a number."""
@@ -50,16 +51,6 @@ DDL_PAUSE_S_MAX: Final = 0.5
 
 _FILE_NAME: Final = re.compile(r"(\d{4})_((?:pre|post)_[a-z0-9_]+)\.sql")
 _NO_TRANSACTION: Final = "-- no-transaction"
-
-_CREATE_TABLE: Final = b"""
-CREATE TABLE IF NOT EXISTS schema_migrations (
-    version integer NOT NULL,
-    name text NOT NULL,
-    checksum text NOT NULL,
-    applied_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    CONSTRAINT schema_migrations_pkey PRIMARY KEY (version)
-)
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,18 +174,18 @@ def _session(dsn: str) -> Iterator[psycopg.Connection]:
 
 def _lock(connection: psycopg.Connection) -> None:
     """Wait for whoever migrates."""
-    connection.execute("SELECT set_config('lock_timeout', %s, false)", (LOCK_WAIT,))
-    connection.execute("SELECT pg_advisory_lock(%s)", (LOCK_KEY,))
-    connection.execute("SELECT set_config('lock_timeout', %s, false)", (DDL_LOCK_TIMEOUT,))
+    connection.execute(statement("limit_lock_waits"), {"limit": LOCK_WAIT})
+    connection.execute(statement("lock_migrations"), {"key": LOCK_KEY})
+    connection.execute(statement("limit_lock_waits"), {"limit": DDL_LOCK_TIMEOUT})
 
 
 def _create_table(connection: psycopg.Connection) -> None:
     if not _has_table(connection):
-        connection.execute(_CREATE_TABLE)
+        connection.execute(statement("create_migrations"))
 
 
 def _has_table(connection: psycopg.Connection) -> bool:
-    row = connection.execute("SELECT to_regclass('schema_migrations') IS NOT NULL").fetchone()
+    row = connection.execute(statement("has_migrations")).fetchone()
     return bool(row and row[0])
 
 
@@ -205,9 +196,7 @@ def _pending(
     known = own_migrations() if migrations is None else migrations
     applied = []
     if _has_table(connection):
-        applied = connection.execute(
-            "SELECT version, name, checksum FROM schema_migrations ORDER BY version"
-        ).fetchall()
+        applied = connection.execute(statement("read_migrations")).fetchall()
     for expected, (version, name, checksum) in enumerate(applied, start=1):
         if version != expected:
             raise MigrationRefused(
@@ -254,6 +243,10 @@ def _apply(connection: psycopg.Connection, migration: Migration) -> None:
 
 def _write_down(connection: psycopg.Connection, migration: Migration) -> None:
     connection.execute(
-        "INSERT INTO schema_migrations (version, name, checksum) VALUES (%s, %s, %s)",
-        (migration.version, migration.name, migration.checksum),
+        statement("write_migration"),
+        {
+            "version": migration.version,
+            "name": migration.name,
+            "checksum": migration.checksum,
+        },
     )

@@ -106,6 +106,11 @@ def run_key(run: Run) -> tuple[int, int, int, int]:
     return run.scheduled_us, run.attempt, run.firing_id, run.fence
 
 
+def recorded_key(row: Recorded) -> tuple[int, int, int]:
+    """Order of the runs of all jobs."""
+    return row.recorded_us, row.run.firing_id, row.run.fence
+
+
 @dataclass(slots=True)
 class State:
     """Everything a memory store knows."""
@@ -198,7 +203,7 @@ class State:
         """Append to the history, into the partition of the day it is written."""
         day = now_us // US_PER_DAY
         row = Recorded(now_us, day if day in self.days else None, run)
-        insort(self.recorded, row, key=lambda each: each.recorded_us)
+        insort(self.recorded, row, key=recorded_key)
         insort(self.runs_by_job[run.job_id], run, key=run_key)
         if run.status is not RunStatus.MISSED:
             self.ended[run.firing_id, run.fence] = row

@@ -15,7 +15,7 @@ COPY (
     SELECT firing_id, due_at
     FROM firings
     WHERE shard = %(shard)s AND due_at >= %(from_at)s AND due_at < %(until_at)s
-    ORDER BY due_at
+    ORDER BY due_at, firing_id
     LIMIT %(limit)s
 ) TO STDOUT (FORMAT binary);
 
