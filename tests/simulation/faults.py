@@ -18,12 +18,20 @@ class Rates:
     call_applied_unknown: float = 0.0
     delivery_lost: float = 0.0
     answer_lost: float = 0.0
+    send_refused: float = 0.0
     worker_crash_s: float = 0.0
     worker_pause_s: float = 0.0
+    worker_drain_s: float = 0.0
     scheduler_crash_s: float = 0.0
     scheduler_pause_s: float = 0.0
+    scheduler_stop_s: float = 0.0
+    term_lost_s: float = 0.0
     outage_s: float = 0.0
     clock_step_s: float = 0.0
+    redrive_s: float = 0.0
+    restart_us: int = 4_000_000
+    """A crashed process comes back within this time."""
+    steps_s: tuple[int, ...] = (-3, -1, 1, 3)
 
     @staticmethod
     def draw(rng: random.Random) -> Rates:
@@ -37,12 +45,19 @@ class Rates:
             call_applied_unknown=maybe(rng.choice([0.002, 0.02, 0.1])),
             delivery_lost=maybe(rng.choice([0.01, 0.1, 0.3])),
             answer_lost=maybe(rng.choice([0.01, 0.1, 0.3])),
+            send_refused=maybe(rng.choice([0.01, 0.1])),
             worker_crash_s=maybe(rng.uniform(3, 15)),
             worker_pause_s=maybe(rng.uniform(3, 15)),
+            worker_drain_s=maybe(rng.uniform(5, 15)),
             scheduler_crash_s=maybe(rng.uniform(4, 20)),
             scheduler_pause_s=maybe(rng.uniform(4, 20)),
+            scheduler_stop_s=maybe(rng.uniform(5, 20)),
+            term_lost_s=maybe(rng.uniform(3, 15)),
             outage_s=maybe(rng.uniform(8, 25)),
-            clock_step_s=maybe(rng.uniform(10, 40)),
+            clock_step_s=maybe(rng.uniform(8, 30)),
+            redrive_s=maybe(rng.uniform(1, 5)),
+            restart_us=rng.choice([500_000, 4_000_000, 12_000_000]),
+            steps_s=rng.choice([(-3, -1, 1, 3), (-180, 180), (-3, 3, -180, 180)]),
         )
 
 

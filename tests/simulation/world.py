@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,17 +10,20 @@ from typing import Any
 
 from mainspring.core.ending import Report
 from mainspring.core.execution import RunBegin
-from mainspring.model import Backoff, Definition, JobId, NewJob
+from mainspring.cron import OccurrenceMemo
+from mainspring.errors import Conflict, NotFound
+from mainspring.instants import format_instant
+from mainspring.model import Backoff, DeadLetter, Definition, JobId, NewJob
 from mainspring.queue.answers import Envelope
-from mainspring.store.memory import MemoryStore
 from simulation.actors import MS, Actor, S, SimScheduler, SimWorker
 from simulation.clockwork import Clockwork
 from simulation.faults import FaultyStore, Rates
+from simulation.recording import RecordingStore
 
 DATABASE_EPOCH_US = 1_780_920_000 * S
-SHARDS = 3
-FAULTS_UNTIL_S = 40
-END_S = 75
+FAULTS_UNTIL_S = 25
+END_S = 55
+FROZEN_US = 3 * S  # the TTL of a term
 
 
 @dataclass(frozen=True)
@@ -38,16 +42,15 @@ class Begun:
 
 @dataclass
 class Registered:
-    """A job as its user knows it."""
+    """A job as its user knows it.
+
+    `plan` is what its handler does at attempt 1, 2, ...; beyond its end it succeeds.
+    """
 
     job_id: JobId
     first_us: int
     period_us: int
-    failures: int
-    max_retries: int
-    kills: int
-    registered_us: int
-    deleted_us: int | None = None
+    plan: tuple[str, ...]
 
 
 @dataclass
@@ -68,8 +71,9 @@ class World:
         self.work = Clockwork()
         self.started_us = self.work.now_us
         self.database_offset_us = DATABASE_EPOCH_US - self.work.now_us
-        self.store = MemoryStore(self.database_us, hints=self.notify)
-        self.store.make_shards(SHARDS)
+        self._highest_offset_us = self.database_offset_us
+        self.store = RecordingStore(self.database_us, hints=self.notify)
+        self.store.make_shards(self.rng.choice([1, 3]))
         self.store.make_partitions(days_ahead=2)
         self.schedulers: dict[int, SimScheduler] = {}
         self.workers: dict[int, SimWorker] = {}
@@ -79,14 +83,16 @@ class World:
         self.history = History()
         self.is_faulty = True
         self._channel_us: dict[tuple[int, int], int] = {}
+        self._memo = OccurrenceMemo()
         self._options = {
             "arm_ahead_us": self.rng.choice([0, 1 * S, 3 * S]),
             "queue_firings": self.rng.choice([30, 400, 10_000]),
             "page_rows": self.rng.choice([3, 50, 1_000]),
         }
         self._concurrency = self.rng.choice([2, 8, 40])
-        self.start_scheduler()
-        for _ in range(self.rng.choice([1, 2, 4])):
+        for _ in range(self.rng.choice([1, 1, 2])):
+            self.start_scheduler()
+        for _ in range(self.rng.choice([1, 2, 3])):
             self.start_worker()
         self._plan_jobs()
         self._plan_nemesis()
@@ -101,9 +107,19 @@ class World:
         self.heal()
         self.work.run_until(self.started_us + END_S * S)
 
+    def letters(self) -> list[DeadLetter]:
+        """Return all dead letters."""
+        letters: list[DeadLetter] = []
+        after = None
+        while page := self.store.list_dead_letters(limit=500, after=after):
+            letters += page
+            after = (page[-1].died_us, page[-1].firing_id, page[-1].fence)
+        return letters
+
     def heal(self) -> None:
-        """End every fault."""
+        """End every fault; the database clock goes to the latest that it ever showed."""
         self.is_faulty = False
+        self.database_offset_us = self._highest_offset_us
         for store in self.stores:
             store.rates = Rates()
             store.is_down = False
@@ -114,7 +130,12 @@ class World:
         """Start a scheduler process."""
         store = self._faulty_store()
         scheduler = SimScheduler(
-            self.work, random.Random(self.rng.random()), store, self, **self._options
+            self.work,
+            random.Random(self.rng.random()),
+            store,
+            self,
+            memo=self._memo,
+            **self._options,
         )
         self.actors.append(scheduler)
 
@@ -127,15 +148,20 @@ class World:
             self,
             concurrency=self._concurrency,
             run=self.begin,
+            memo=self._memo,
         )
         self.actors.append(worker)
 
     def may_lead(self, shard: int, scheduler: SimScheduler) -> bool:
-        """The election: a lock that its holder's death frees."""
+        """The election: a lock that its holder's death frees, and its silence for a TTL."""
         holder = self.leading.get(shard)
-        if holder is None or not holder.is_alive:
+        if holder is None or not holder.is_alive or holder.is_frozen(FROZEN_US):
             self.leading[shard] = scheduler
         return self.leading[shard] is scheduler
+
+    def is_refused(self) -> bool:
+        """Whether a socket does not take a frame."""
+        return self._is_lost(self.rates.send_refused)
 
     def notify(self, shard: int, due_us: int, firing_id: int) -> None:
         """NOTIFY: a hint, which may be lost."""
@@ -174,14 +200,24 @@ class World:
         )
         self.history.begun.append(begun)
         self.work.note("begun", begun)
-        job = self.history.jobs[begun.job_id]
-        if begun.attempt <= job.kills:
-            self.crash(worker)
-            return 0, None
+        plan = self.history.jobs[begun.job_id].plan
+        planned = plan[begun.attempt - 1] if begun.attempt <= len(plan) else "success"
         duration_us = self.rng.choice([0, 1 * MS, 20 * MS, 300 * MS])
-        if begun.attempt <= job.kills + job.failures:
-            return duration_us, Report("failed", error="planned")
-        return duration_us, Report("success", output='"done"')
+        match planned:
+            case "kill":
+                self.crash(worker)
+                return 0, None
+            case "hang":  # longer than its lease; it ends well and nobody may believe it
+                return self.rng.randrange(10 * S, 14 * S), Report("success", output='"late"')
+            case "failed" | "dead":
+                return duration_us, Report(planned, error="planned")
+            case _:
+                return duration_us, Report("success", output='"done"')
+
+    def on_left(self, worker: SimWorker) -> None:
+        """Replace a worker that was drained."""
+        self.work.note("left", worker.execution.worker_id if worker.execution else 0)
+        self._restart(worker)
 
     def crash(self, actor: Actor) -> None:
         """Kill -9; another process of the kind starts later."""
@@ -189,8 +225,24 @@ class World:
             return
         actor.is_alive = False
         self.history.strikes += 1
+        self._restart(actor)
+
+    def _restart(self, actor: Actor) -> None:
         start = self.start_worker if isinstance(actor, SimWorker) else self.start_scheduler
-        self.work.after(self.rng.randrange(100 * MS, 4 * S), start)
+        within_us = self.rates.restart_us if self.is_faulty else 1 * S
+        self.work.after(self.rng.randrange(100 * MS, within_us + 1), start)
+
+    def _stop(self, scheduler: SimScheduler) -> None:
+        if self.work.now_us >= scheduler.paused_until_us:
+            scheduler.stop()
+            self._restart(scheduler)
+
+    def _redrive(self) -> None:
+        letters = self.store.list_dead_letters(limit=100)
+        if letters:
+            letter = self.rng.choice(letters)
+            with contextlib.suppress(NotFound, Conflict):
+                self.store.redrive(letter.firing_id, letter.fence)
 
     def _faulty_store(self) -> FaultyStore:
         rates = self.rates if self.is_faulty else Rates()
@@ -209,10 +261,10 @@ class World:
         self.work.at(at_us, lambda: actor.later(0, event))
 
     def _plan_jobs(self) -> None:
-        for _ in range(self.rng.randrange(5, 40)):
-            self.work.after(self.rng.randrange(0, 30 * S), self._register_one)
-        burst_us = self.rng.randrange(5, 30) * S
-        count = self.rng.choice([0, 50, 300])
+        for _ in range(self.rng.randrange(5, 30)):
+            self.work.after(self.rng.randrange(0, 18 * S), self._register_one)
+        burst_us = self.rng.randrange(5, 20) * S
+        count = self.rng.choice([0, 40, 200])
         self.work.after(
             self.rng.randrange(0, burst_us), lambda: self._register_burst(burst_us, count)
         )
@@ -220,48 +272,55 @@ class World:
     def _register_one(self) -> None:
         kind = self.rng.random()
         if kind < 0.5:
-            period_us = self.rng.choice([1, 2, 5, 10]) * S
+            period_us = self.rng.choice([1, 2, 2, 5, 5, 10]) * S
             self._register(f"@every {period_us // S}s", self.database_us() + period_us, period_us)
         else:
-            at_us = self.database_us() + self.rng.randrange(-5 * S, 25 * S)
+            at_us = self.database_us() + self.rng.randrange(-5 * S, 15 * S)
             self._register_once(at_us)
-        job = list(self.history.jobs.values())[-1]
+        job_id = list(self.history.jobs)[-1]
         if self.rng.random() < 0.2:
-            self.work.after(self.rng.randrange(0, 20 * S), lambda: self._delete(job))
+            self.work.after(self.rng.randrange(0, 20 * S), lambda: self.store.delete_job(job_id))
 
     def _register_burst(self, burst_us: int, count: int) -> None:
         for _ in range(count):
-            self._register_once(DATABASE_EPOCH_US + burst_us, failures=0, kills=0)
+            self._register_once(DATABASE_EPOCH_US + burst_us, plan=())
 
-    def _register_once(
-        self, at_us: int, failures: int | None = None, kills: int | None = None
-    ) -> None:
-        self._register("2026-06-08T13:00:00Z", at_us, 0, failures, kills)
+    def _register_once(self, at_us: int, plan: tuple[str, ...] | None = None) -> None:
+        at_us -= at_us % S
+        self._register(format_instant(at_us), at_us, 0, plan)
+
+    def _draw_plan(self, period_us: int) -> tuple[str, ...]:
+        if period_us:  # its retries must fit between two occurrences, or it falls behind
+            return ("failed",) if period_us >= 10 * S and self.rng.random() < 0.3 else ()
+        plan = ["failed"] * self.rng.choice([0, 0, 0, 1, 2, 5])
+        kind = self.rng.random()
+        if kind < 0.06:
+            plan[:0] = ["kill"] * self.rng.choice([1, 2])
+        elif kind < 0.12:
+            plan[:0] = ["hang"]
+        elif kind < 0.18:
+            plan.append("dead")
+        return tuple(plan)
 
     def _register(
         self,
         schedule: str,
         first_us: int,
         period_us: int,
-        failures: int | None = None,
-        kills: int | None = None,
+        plan: tuple[str, ...] | None = None,
     ) -> None:
-        if failures is None:
-            failures = self.rng.choice([0, 0, 0, 1, 2, 5])
-            if period_us:  # its retries must fit between two occurrences, or it falls behind
-                failures = min(failures, 1) if period_us >= 10 * S else 0
-        kills = self.rng.choice([0] * 12 + [1, 2]) if kills is None and not period_us else 0
-        max_retries = 5
+        plan = self._draw_plan(period_us) if plan is None else plan
         definition = Definition(
             name="j",
             task="work",
             schedule=schedule,
-            max_retries=max_retries,
+            max_retries=5,
             retry_backoff=self.rng.choice(list(Backoff)),
             retry_base_seconds=self.rng.choice([0, 1]),
             retry_cap_seconds=2,
             timeout_seconds=3,
-            misfire_grace_seconds=self.rng.choice([0, 1, 60]),
+            # A short period with a long grace would run all it was late for, one by one.
+            misfire_grace_seconds=self.rng.choice([0, 1, 60] if period_us != S else [0, 1]),
         )
         new = NewJob(
             definition=definition,
@@ -270,13 +329,7 @@ class World:
             is_once=period_us == 0,
         )
         job_id = self.store.add_jobs([new])[0]
-        self.history.jobs[job_id] = Registered(
-            job_id, first_us, period_us, failures, max_retries, kills, self.database_us()
-        )
-
-    def _delete(self, job: Registered) -> None:
-        self.store.delete_job(job.job_id)
-        job.deleted_us = self.database_us()
+        self.history.jobs[job_id] = Registered(job_id, first_us, period_us, plan)
 
     def _plan_nemesis(self) -> None:
         rates = self.rates
@@ -284,6 +337,12 @@ class World:
         self._strike(rates.worker_pause_s, lambda: self._on_one(SimWorker, self._pause))
         self._strike(rates.scheduler_crash_s, lambda: self._on_one(SimScheduler, self.crash))
         self._strike(rates.scheduler_pause_s, lambda: self._on_one(SimScheduler, self._pause))
+        self._strike(rates.worker_drain_s, lambda: self._on_one(SimWorker, SimWorker.drain))
+        self._strike(rates.scheduler_stop_s, lambda: self._on_one(SimScheduler, self._stop))
+        self._strike(
+            rates.term_lost_s, lambda: self._on_one(SimScheduler, SimScheduler.forget_terms)
+        )
+        self._strike(rates.redrive_s, self._redrive)
         self._strike(rates.outage_s, self._outage)
         self._strike(rates.clock_step_s, self._step_clock)
 
@@ -305,7 +364,7 @@ class World:
             strike(self.rng.choice(living))
 
     def _pause(self, actor: Actor) -> None:
-        actor.paused_until_us = self.work.now_us + self.rng.randrange(0, 12 * S)
+        actor.pause(self.rng.randrange(0, 10 * S))
 
     def _outage(self) -> None:
         length_us = self.rng.randrange(0, 8 * S)
@@ -319,4 +378,5 @@ class World:
         self.work.after(length_us, back)
 
     def _step_clock(self) -> None:
-        self.database_offset_us += self.rng.choice([-3, -1, 1, 3]) * S
+        self.database_offset_us += self.rng.choice(self.rates.steps_s) * S
+        self._highest_offset_us = max(self._highest_offset_us, self.database_offset_us)

@@ -48,6 +48,7 @@ def carry_out(
                 who.shard,
                 who.term,
                 extension_us=request.extension_us,
+                asked_us=request.asked_us,
                 limit=ENDED_ROWS_MAX,
                 chance=chance,
             )

@@ -15,10 +15,14 @@ from mainspring.core.requests import Ended
 from mainspring.cron import OccurrenceMemo
 from mainspring.errors import InvalidSchedule
 from mainspring.instants import INFINITY_US
-from mainspring.model import FiringId, Job, JobId
-from mainspring.store.protocol import Acceptance, Action, RunEnd, Store
+from mainspring.model import FiringId, Job, JobId, RunStatus
+from mainspring.store.protocol import Acceptance, Action, RunEnd, StartedRun, Store
 
 DECISIONS_MAX = 5  # a definition that changes this often during one completion is being stormed
+NO_REV = -1  # matches no firing
+CLOCK_JUMP_US = 5_000_000
+"""A database clock that is further on than its reader thinks has been stepped, and the reader does
+not know yet by how much to put leases off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +40,10 @@ class PendingEnd:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """What became of a `PendingEnd`: the end that was last decided, and the store's answer.
-
-    `end` is None if the run had been ended by another before anything was decided.
-    """
+    """What became of a `PendingEnd`: the end that was last decided, and the store's answer."""
 
     pending: PendingEnd
-    end: RunEnd | None
+    end: RunEnd
     acceptance: Acceptance
     due_us: int
 
@@ -58,35 +59,43 @@ class Chance:
 def complete_runs(store: Store, pending: Sequence[PendingEnd], chance: Chance) -> list[Completed]:
     """Complete runs in one transaction each time round; raises what the store raises.
 
-    Repeatable after `StoreUnavailable`: what had been accepted is answered REPLAYED.
+    Repeatable after `StoreUnavailable`: what had been accepted is answered REPLAYED.  A run whose
+    definition changes at every one of `DECISIONS_MAX` times is answered CHANGED; its lease runs
+    out.
     """
     results: dict[int, Completed] = {}
     open_places = list(range(len(pending)))
-    is_first = True
-    for _ in range(DECISIONS_MAX):
-        ends = _decide(store, pending, open_places, chance, by_frame=is_first)
-        is_first = False
-        for place in open_places:
-            if place not in ends:
-                results[place] = Completed(pending[place], None, Acceptance.STALE, INFINITY_US)
-        places = sorted(ends, key=lambda place: ends[place].firing_id)
-        if not places:
+    looked_up: set[int] = set()
+    for times in range(DECISIONS_MAX):
+        if not open_places:
             break
+        ends = _decide(store, pending, open_places, chance, looked_up, by_frame=times == 0)
+        places = sorted(ends, key=lambda place: ends[place].firing_id)
         answer = store.complete([ends[place] for place in places])
         open_places = []
         for place, acceptance, due_us in zip(
             places, answer.acceptances, answer.due_us, strict=True
         ):
+            end = ends[place]
+            results[place] = Completed(pending[place], end, acceptance, due_us)
+            is_other_status_possible = end.rev == NO_REV and end.status is RunStatus.FAILED
             if acceptance is Acceptance.CHANGED:
                 open_places.append(place)
-            results[place] = Completed(pending[place], ends[place], acceptance, due_us)
-        if not open_places:
-            break
+            elif acceptance is Acceptance.STALE and is_other_status_possible:
+                open_places.append(place)
+                looked_up.add(place)
     return [results[place] for place in range(len(pending))]
 
 
 def end_lost_runs(
-    store: Store, shard: int, term: int, *, extension_us: int, limit: int, chance: Chance
+    store: Store,
+    shard: int,
+    term: int,
+    *,
+    extension_us: int,
+    asked_us: int,
+    limit: int,
+    chance: Chance,
 ) -> Ended:
     """End the dead runs of a shard: one `lost` row each, and the step a failure would take.
 
@@ -95,13 +104,16 @@ def end_lost_runs(
     runs = store.sweep_ended(shard, extension_us=extension_us, limit=limit)
     if not runs:
         return Ended([], [], 0, 0)
+    now_us = store.database_us()
+    if now_us > asked_us + CLOCK_JUMP_US:
+        return Ended([], [], 0, 0)  # asked again in a second, with the step in the extension
     jobs = store.get_jobs(sorted({run.job_id for run in runs}))
     ends = [
         end_run(
             run,
             jobs.get(run.job_id),
             Report("lost", error="the worker died or did not report in time"),
-            next_us=_next_us(jobs.get(run.job_id), chance.memo, after_us=run.scheduled_us),
+            next_us=_next_after_loss(run, jobs.get(run.job_id), chance.memo, now_us),
             jitter01=chance.jitter01(),
         )
         for run in runs
@@ -115,6 +127,7 @@ def end_lost_runs(
         due_us=[answer.due_us[i] for i in accepted],
         retried_count=sum(ends[i].action is Action.RETRY for i in accepted),
         letter_count=sum(ends[i].is_letter for i in accepted),
+        is_full=len(runs) >= limit and bool(accepted),
     )
 
 
@@ -123,10 +136,14 @@ def _decide(
     pending: Sequence[PendingEnd],
     places: Sequence[int],
     chance: Chance,
+    looked_up: set[int],
     *,
     by_frame: bool,
 ) -> dict[int, RunEnd]:
-    """Return the ends by place; a place without one was ended by another."""
+    """Return the ends by place, one for each of `places`.
+
+    `looked_up` are those of which it is known that they were not recorded as FAILED.
+    """
     ends: dict[int, RunEnd] = {}
     to_read = []
     for place in places:
@@ -153,7 +170,7 @@ def _decide(
         now = started.get(FiringId(wanted.firing_id))
         if now is None or now.fence != wanted.fence:
             # Not ours any more, or an earlier copy of this end was accepted: let the store say.
-            ends[place] = _look_up_only(wanted)
+            ends[place] = _look_up_only(wanted, is_failure_known=place in looked_up)
             continue
         job = jobs.get(JobId(now.job_id))
         after_us = now.scheduled_us if now.rev == wanted.rev else max(now_us, now.scheduled_us)
@@ -167,8 +184,17 @@ def _decide(
     return ends
 
 
-def _look_up_only(wanted: PendingEnd) -> RunEnd:
-    """Return an end that matches no firing, so that the store answers REPLAYED or STALE."""
+def _look_up_only(wanted: PendingEnd, *, is_failure_known: bool) -> RunEnd:
+    """Return an end that matches no firing, so that the store answers REPLAYED or STALE.
+
+    A failure was recorded as FAILED or as DEAD, which only the definition of then could tell.
+    """
+    if wanted.report.kind == "success":
+        status = RunStatus.SUCCESS
+    elif wanted.report.kind == "failed" and not is_failure_known:
+        status = RunStatus.FAILED
+    else:
+        status = RunStatus.DEAD
     end = end_success(
         wanted.firing_id,
         wanted.fence,
@@ -178,7 +204,19 @@ def _look_up_only(wanted: PendingEnd) -> RunEnd:
         wanted.next_us,
         wanted.report,
     )
-    return replace(end, action=Action.REMOVE, rev=-1)
+    return replace(end, action=Action.REMOVE, next_us=0, rev=NO_REV, status=status)
+
+
+def _next_after_loss(run: StartedRun, job: Job | None, memo: OccurrenceMemo, now_us: int) -> int:
+    """Return the next occurrence; of a definition that changed while the run was going on, the
+    first one after now.
+
+    Nobody knows the rev that a lost run was claimed with.  A change of an unstarted firing moves
+    it beyond the instant of the change, so an older occurrence was started before.
+    """
+    is_changed = job is not None and job.updated_us > run.scheduled_us
+    after_us = max(now_us, run.scheduled_us) if is_changed else run.scheduled_us
+    return _next_us(job, memo, after_us=after_us)
 
 
 def _next_us(job: Job | None, memo: OccurrenceMemo, *, after_us: int) -> int:

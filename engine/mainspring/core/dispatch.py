@@ -4,6 +4,9 @@ One object serves all shards of a scheduler process.  Frames wait here in the or
 were released, by (queue, task), until a live worker that knows the task has credit; a task without
 a worker waits, visibly in `waiting`, and burns no attempt.
 
+A worker gets no younger frame while an older one that it could run waits for more credit than it
+has left; so large frames are not starved by small ones.
+
 A worker's beacon is its whole state, so what it lists is held, what it passed over is finished and
 what it names lost is claimed anew.  Nothing is believed of a worker that is silent.
 """
@@ -12,11 +15,14 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mainspring.core.requests import PreparedFrame
 from mainspring.queue.answers import Beacon, Returned
+
+OUTSTANDING_FRAMES_MAX = 10_000
+"""Frames of one leader in one worker's hands: half of what its beacon can list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +61,30 @@ class _Worker:
     queues: frozenset[str] = frozenset()
     tasks: frozenset[str] = frozenset()
     outstanding: dict[int, _Outstanding] = field(default_factory=dict)
+    promised: int = 0  # the sum of what remains of `outstanding`
 
     def credit(self) -> int:
-        return self.window - sum(sent.remaining for sent in self.outstanding.values())
+        return self.window - self.promised
+
+    def has_room(self, count: int) -> bool:
+        if not self.outstanding:
+            # A frame larger than the whole window goes to a worker that has nothing else.
+            return self.window > 0
+        return self.credit() >= count and len(self.outstanding) < OUTSTANDING_FRAMES_MAX
+
+    def add(self, seq: int, sent: _Outstanding) -> None:
+        self.outstanding[seq] = sent
+        self.promised += sent.remaining
+
+    def remain(self, seq: int, remaining: int) -> None:
+        sent = self.outstanding[seq]
+        self.promised += remaining - sent.remaining
+        sent.remaining = remaining
+
+    def pop(self, seq: int) -> FrameName:
+        sent = self.outstanding.pop(seq)
+        self.promised -= sent.remaining
+        return _name(sent)
 
 
 class Dispatch:
@@ -81,7 +108,7 @@ class Dispatch:
         """Take who is alive; returns the frames of those that are not, to be claimed anew."""
         unanswered: list[FrameName] = []
         for worker_id in [known for known in self._workers if known not in addresses]:
-            unanswered += _names(self._workers.pop(worker_id).outstanding.values())
+            unanswered += map(_name, self._workers.pop(worker_id).outstanding.values())
         for worker_id, address in addresses.items():
             if worker_id not in self._workers:
                 self._workers[worker_id] = _Worker(address, monotonic_us)
@@ -104,13 +131,13 @@ class Dispatch:
         lost = set(beacon.lost)
         finished: list[FrameName] = []
         unanswered: list[FrameName] = []
-        for seq, sent in list(worker.outstanding.items()):
+        for seq in list(worker.outstanding):
             if seq in in_hand:
-                sent.remaining = in_hand[seq]
+                worker.remain(seq, in_hand[seq])
             elif seq in lost:
-                unanswered += _names([worker.outstanding.pop(seq)])
+                unanswered.append(worker.pop(seq))
             elif seq <= beacon.received_seq:
-                finished += _names([worker.outstanding.pop(seq)])
+                finished.append(worker.pop(seq))
         return finished, unanswered
 
     def on_returned(self, returned: Returned) -> tuple[FrameName, tuple[int, ...]] | None:
@@ -123,7 +150,7 @@ class Dispatch:
         sent = worker.outstanding.get(returned.seq) if worker else None
         if sent is None:
             return None
-        return FrameName(sent.frame.shard, sent.frame.frame_no), returned.firing_ids
+        return _name(sent), returned.firing_ids
 
     def overdue(self, monotonic_us: int) -> list[FrameName]:
         """Return frames that nobody holds after the time for it, to be claimed anew."""
@@ -136,16 +163,19 @@ class Dispatch:
                     seq > worker.received_seq and monotonic_us - sent.sent_us > self._unanswered_us
                 )
                 if is_silent or is_unheld:
-                    unanswered += _names([worker.outstanding.pop(seq)])
+                    unanswered.append(worker.pop(seq))
         return unanswered
 
     def next_send(self, monotonic_us: int) -> Send | None:
         """Return the next frame to be sent; tell `on_sent` before asking again."""
         lanes = sorted((lane[0][0], name) for name, lane in self._ready.items() if lane)
+        reserved: set[int] = set()
         for _, (queue, task) in lanes:
             lane = self._ready[queue, task]
-            worker_id = self._choose(queue, task, len(lane[0][1]), monotonic_us)
+            able = self._able(queue, task, monotonic_us)
+            worker_id = self._choose(able - reserved, len(lane[0][1]))
             if worker_id is None:
+                reserved |= able
                 continue
             frame = lane.popleft()[1]
             if not lane:
@@ -153,7 +183,7 @@ class Dispatch:
             worker = self._workers[worker_id]
             send = Send(worker_id, worker.next_seq, frame)
             worker.next_seq += 1
-            worker.outstanding[send.seq] = _Outstanding(frame, monotonic_us, len(frame))
+            worker.add(send.seq, _Outstanding(frame, monotonic_us, len(frame)))
             return send
         return None
 
@@ -165,7 +195,7 @@ class Dispatch:
         assert worker.next_seq == send.seq + 1, "a send was not told before the next was asked"
         worker.next_seq = send.seq
         worker.window = 0  # nothing more until its next beacon
-        del worker.outstanding[send.seq]
+        worker.pop(send.seq)
         lane = self._ready.setdefault((send.frame.queue, send.frame.task), deque())
         lane.appendleft((next(self._resent), send.frame))
 
@@ -180,7 +210,7 @@ class Dispatch:
         for worker in self._workers.values():
             for seq, sent in list(worker.outstanding.items()):
                 if sent.frame.shard == shard:
-                    del worker.outstanding[seq]
+                    worker.pop(seq)
 
     def waiting(self) -> dict[tuple[str, str], int]:
         """Return how many released firings wait for a worker, by (queue, task)."""
@@ -190,25 +220,26 @@ class Dispatch:
         """Return the living workers and where they listen."""
         return {worker_id: worker.address for worker_id, worker in self._workers.items()}
 
-    def _choose(self, queue: str, task: str, count: int, monotonic_us: int) -> int | None:
-        best: int | None = None
-        best_credit = 0
-        for worker_id, worker in self._workers.items():
-            if (
-                worker.is_draining
-                or worker.beacon_us is None
-                or monotonic_us - worker.beacon_us > self._silence_us
-                or task not in worker.tasks
-                or queue not in worker.queues
-            ):
-                continue
-            credit = worker.credit()
-            # A frame larger than the whole window goes to a worker that has nothing else.
-            fits = credit >= count or (worker.window > 0 and not worker.outstanding)
-            if fits and credit > best_credit:
-                best, best_credit = worker_id, credit
-        return best
+    def _able(self, queue: str, task: str, monotonic_us: int) -> set[int]:
+        """Return the workers that may be sent such a frame, credit apart."""
+        return {
+            worker_id
+            for worker_id, worker in self._workers.items()
+            if not worker.is_draining
+            and worker.window > 0
+            and worker.beacon_us is not None
+            and monotonic_us - worker.beacon_us <= self._silence_us
+            and task in worker.tasks
+            and queue in worker.queues
+        }
+
+    def _choose(self, able: set[int], count: int) -> int | None:
+        """Return the worker with the most credit of those with room for so many firings."""
+        fitting = [worker_id for worker_id in able if self._workers[worker_id].has_room(count)]
+        if not fitting:
+            return None
+        return max(fitting, key=lambda worker_id: (self._workers[worker_id].credit(), -worker_id))
 
 
-def _names(sent: Iterable[_Outstanding]) -> list[FrameName]:
-    return [FrameName(entry.frame.shard, entry.frame.frame_no) for entry in sent]
+def _name(sent: _Outstanding) -> FrameName:
+    return FrameName(sent.frame.shard, sent.frame.frame_no)

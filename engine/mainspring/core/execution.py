@@ -4,8 +4,7 @@ A frame that arrived is held; of what is held only as many firings are started a
 for, so a slow handler does not run out its neighbours' leases.  Started firings wait in a short
 line for a slot.  Ends are completed in batches, one batch under way at a time.
 
-What a leader hears of it is whole state: which frames are in hand and how much of each is not
-finished.  A firing is finished here when it is completed, refused or returned.
+What its leaders hear of it is `holding`'s part.
 """
 
 from __future__ import annotations
@@ -19,25 +18,16 @@ from numpy.typing import NDArray
 
 from mainspring.core.completion import Completed, PendingEnd
 from mainspring.core.ending import Report
+from mainspring.core.holding import AnswerTo, Held, Holding
 from mainspring.frame import Frame
 from mainspring.instants import INFINITY_US
 from mainspring.metrics import WorkerCounts
 from mainspring.model import RunStatus
-from mainspring.queue.answers import (
-    IN_HAND_MAX,
-    VERSION,
-    Answer,
-    Beacon,
-    Envelope,
-    Hints,
-    Returned,
-)
+from mainspring.queue.answers import Envelope
 from mainspring.store.protocol import Acceptance, Action, Starts
 
 Int64s = NDArray[np.int64]
-BEACON_GAP_MIN_US = 5_000
 START_ROWS_MAX = 2_000
-HINTS_MAX = 20_000
 RATE_WINDOW_US = 200_000
 RATE_WEIGHT = 0.3
 
@@ -53,17 +43,6 @@ class WorkerLimits:
     complete_delay_us: int
     beacon_us: int
     hint_horizon_us: int
-
-
-@dataclass(slots=True, eq=False)
-class Held:
-    """A frame in hand.  `begun` firings of it were asked to be started, `remaining` are open."""
-
-    leader: int
-    seq: int
-    frame: Frame
-    remaining: int
-    begun: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,15 +65,6 @@ class RunBegin:
     started_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerTo:
-    """What to tell a leader, and where it listens."""
-
-    leader: int
-    address: str
-    answer: Answer
-
-
 @dataclass(slots=True)
 class Work:
     """What a driver is to do now."""
@@ -103,18 +73,6 @@ class Work:
     begin: list[RunBegin] = field(default_factory=list)
     complete: list[PendingEnd] | None = None
     answers: list[AnswerTo] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Leader:
-    address: str
-    received_seq: int = 0
-    frames: dict[int, Held] = field(default_factory=dict)
-    lost: set[int] = field(default_factory=set)
-    is_dirty: bool = True
-    beacon_us: int | None = None
-    returned: list[Returned] = field(default_factory=list)
-    hints: list[tuple[int, int, int]] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -137,14 +95,16 @@ class Execution:
         counts: WorkerCounts,
         on_dropped: Callable[[str], None],
     ) -> None:
-        self.worker_id = worker_id
         self.counts = counts
-        self._on_dropped = on_dropped
-        self.draining = False
         self._limits = limits
-        self._queues = queues
-        self._tasks = tasks
-        self._leaders: dict[int, _Leader] = {}
+        self._holding = Holding(
+            worker_id,
+            window_firings=limits.window_firings,
+            beacon_us=limits.beacon_us,
+            queues=queues,
+            tasks=tasks,
+            on_dropped=on_dropped,
+        )
         self._backlog: deque[Held] = deque()
         self._starting: dict[int, tuple[Held, int]] | None = None
         self._runnable: deque[int] = deque()
@@ -159,6 +119,16 @@ class Execution:
         self._rate_count = 0
 
     @property
+    def worker_id(self) -> int:
+        """The holder id under which this worker starts firings."""
+        return self._holding.worker_id
+
+    @property
+    def draining(self) -> bool:
+        """Whether it takes nothing more."""
+        return self._holding.draining
+
+    @property
     def is_idle(self) -> bool:
         """Whether nothing runs, waits to run, or waits to be completed."""
         return not (self._runs or self._ends or self._completing or self._starting)
@@ -171,38 +141,17 @@ class Execution:
     @property
     def held_count(self) -> int:
         """How many firings are in hand and not finished."""
-        return sum(
-            held.remaining for leader in self._leaders.values() for held in leader.frames.values()
-        )
+        return self._holding.firing_count
 
     def on_leaders(self, addresses: dict[int, str]) -> None:
-        """Take which schedulers are alive: each of them gets beacons."""
-        for leader_id in [known for known in self._leaders if known not in addresses]:
-            leader = self._leaders.pop(leader_id)
-            self._unhold(leader)
-        for leader_id, address in addresses.items():
-            self._leaders.setdefault(leader_id, _Leader(address))
+        """Take which schedulers are alive; what is not started of the others is dropped."""
+        self._holding.on_leaders(addresses)
+        self._backlog = deque(filter(self._holding.holds, self._backlog))
 
     def on_delivery(self, envelope: Envelope, frame: Frame) -> None:
         """Take a frame; what is not for this worker, or comes twice, is dropped and counted."""
-        if envelope.worker != self.worker_id or envelope.leader != frame.leader:
-            self._on_dropped("stranger")
-            return
-        leader = self._leaders.setdefault(envelope.leader, _Leader(envelope.answer_to))
-        if envelope.seq <= leader.received_seq:
-            self._on_dropped("repeated")
-            return
-        missing = range(leader.received_seq + 1, envelope.seq)
-        for _ in missing[:IN_HAND_MAX]:
-            self._on_dropped("lost")
-        leader.lost.update(missing[:IN_HAND_MAX])
-        leader.received_seq = envelope.seq
-        leader.is_dirty = True
-        held = Held(envelope.leader, envelope.seq, frame, remaining=len(frame))
-        leader.frames[envelope.seq] = held
-        if self.draining:
-            self._return(held, range(len(frame)))
-        else:
+        held = self._holding.on_delivery(envelope, frame)
+        if held is not None:
             self._backlog.append(held)
 
     def poll(self, monotonic_us: int, *, is_trusted: bool) -> Work:
@@ -221,17 +170,15 @@ class Execution:
             self._completing, self._ends = self._ends[:rows], self._ends[rows:]
             self._first_end_us = monotonic_us
             work.complete = [pending for _, pending in self._completing]
-        work.answers = self._answers(monotonic_us)
+        work.answers = self._holding.answers(monotonic_us)
         return work
 
     def next_wake_us(self, monotonic_us: int) -> int:
         """Return the monotonic instant at which `poll` may have something to do, at the latest."""
-        instants = [monotonic_us + self._limits.beacon_us]
+        instants = [self._holding.next_answer_us(monotonic_us)]
         if self._ends and self._completing is None:
             instants.append(self._first_end_us + self._limits.complete_delay_us)
-        if any(leader.is_dirty for leader in self._leaders.values()):
-            instants.append(monotonic_us + BEACON_GAP_MIN_US)
-        return min(instants)
+        return max(monotonic_us, min(instants))
 
     def on_started(self, starts: Starts) -> None:
         """Take what the store started of the request under way; the rest is refused."""
@@ -256,7 +203,7 @@ class Execution:
             refused.setdefault(id(held), (held, []))[1].append(index)
             self.counts.refused_starts += 1
         for held, indices in refused.values():
-            self._return(held, indices)
+            self._holding.give_back(held, indices)
 
     def on_run_ended(self, run_key: int, report: Report, monotonic_us: int) -> None:
         """Take the end of a run; it is completed with the next batch."""
@@ -286,33 +233,28 @@ class Execution:
         assert self._completing is not None, "completions without a request"
         completing, self._completing = self._completing, None
         for (run, _), result in zip(completing, results, strict=True):
-            self._finish(run.held, 1)
+            self._holding.finish(run.held, 1)
             self._count(result)
             is_accepted = result.acceptance in {Acceptance.ACCEPTED, Acceptance.REPLAYED}
             is_soon = result.due_us - database_us <= self._limits.hint_horizon_us
-            leader = self._leaders.get(run.held.leader)
-            if leader and is_accepted and result.due_us != INFINITY_US and is_soon:
-                leader.hints.append((run.held.frame.shard, result.pending.firing_id, result.due_us))
+            if is_accepted and result.due_us != INFINITY_US and is_soon:
+                self._holding.hint(run.held, result.pending.firing_id, result.due_us)
 
     def on_drain(self) -> None:
         """Stop taking and starting; give back what was not started, finish what was."""
-        self.draining = True
+        self._holding.on_drain()
         for held in self._backlog:
-            self._return(held, range(held.begun, len(held.frame)))
+            self._holding.give_back(held, range(held.begun, len(held.frame)))
         self._backlog.clear()
-        for leader in self._leaders.values():
-            leader.is_dirty = True
 
     def on_new_identity(self, worker_id: int) -> None:
-        """Take a new holder id: what the old one held and had not started is not ours any more."""
-        self.worker_id = worker_id
+        """Take a new holder id: what the old one held and had not started is not ours any more.
+
+        What was asked to be started under the old id is run if it was started; it ends by its
+        fence, unless a leader has ended it as lost by then.
+        """
+        self._holding.on_new_identity(worker_id)
         self._backlog.clear()
-        for leader in self._leaders.values():
-            leader.frames.clear()
-            leader.lost.clear()
-            leader.returned.clear()
-            leader.received_seq = 0
-            leader.is_dirty = True
 
     def _choose_starts(self) -> StartRequest | None:
         ahead = self._rate_per_s * self._limits.start_ahead_us / 1_000_000
@@ -352,70 +294,12 @@ class Execution:
             or not self._runs
         )
 
-    def _answers(self, monotonic_us: int) -> list[AnswerTo]:
-        answers: list[AnswerTo] = []
-        for leader_id, leader in self._leaders.items():
-            answers += [AnswerTo(leader_id, leader.address, told) for told in leader.returned]
-            leader.returned.clear()
-            while leader.hints:
-                chosen, leader.hints = leader.hints[:HINTS_MAX], leader.hints[HINTS_MAX:]
-                shards, firing_ids, due_us = zip(*chosen, strict=True)
-                hints = Hints(VERSION, self.worker_id, leader_id, shards, firing_ids, due_us)
-                answers.append(AnswerTo(leader_id, leader.address, hints))
-            age_us = None if leader.beacon_us is None else monotonic_us - leader.beacon_us
-            if age_us is None or age_us >= (
-                BEACON_GAP_MIN_US if leader.is_dirty else self._limits.beacon_us
-            ):
-                leader.beacon_us, leader.is_dirty = monotonic_us, False
-                beacon = self._beacon(leader_id, leader)
-                answers.append(AnswerTo(leader_id, leader.address, beacon))
-                leader.lost.clear()
-        return answers
-
-    def _beacon(self, leader_id: int, leader: _Leader) -> Beacon:
-        return Beacon(
-            version=VERSION,
-            worker=self.worker_id,
-            leader=leader_id,
-            window=0 if self.draining else self._limits.window_firings,
-            received_seq=leader.received_seq,
-            in_hand=tuple((seq, held.remaining) for seq, held in leader.frames.items()),
-            lost=tuple(sorted(leader.lost)),
-            queues=self._queues,
-            tasks=self._tasks,
-            draining=self.draining,
-        )
-
-    def _return(self, held: Held, indices: range | list[int]) -> None:
-        leader = self._leaders.get(held.leader)
-        if leader is None or leader.frames.get(held.seq) is not held or not len(indices):
-            return
-        chosen = np.array(indices, np.int64)
-        firing_ids = tuple(held.frame.firing_id[chosen].tolist())
-        leader.returned.append(Returned(VERSION, self.worker_id, held.leader, held.seq, firing_ids))
-        self._finish(held, len(indices))
-
-    def _finish(self, held: Held, count: int) -> None:
-        held.remaining -= count
-        assert held.remaining >= 0, "a firing finished twice"
-        leader = self._leaders.get(held.leader)
-        if leader is None or leader.frames.get(held.seq) is not held:
-            return
-        leader.is_dirty = True
-        if held.remaining == 0:
-            del leader.frames[held.seq]
-
-    def _unhold(self, leader: _Leader) -> None:
-        gone = {id(held) for held in leader.frames.values()}
-        self._backlog = deque(held for held in self._backlog if id(held) not in gone)
-
     def _count(self, result: Completed) -> None:
         match result.acceptance:
             case Acceptance.ACCEPTED | Acceptance.REPLAYED:
-                if result.end is not None:
-                    self.counts.completed += result.end.status is RunStatus.SUCCESS
-                    self.counts.retried += result.end.action is Action.RETRY
-                    self.counts.dead += result.end.is_letter
+                self.counts.completed += result.end.status is RunStatus.SUCCESS
+                self.counts.retried += result.end.action is Action.RETRY
+                self.counts.dead += result.end.is_letter
             case Acceptance.STALE | Acceptance.CHANGED:
                 self.counts.stale_completions += 1
 

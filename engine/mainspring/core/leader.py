@@ -2,21 +2,26 @@
 
 State is a cache of Postgres and can be thrown away at any moment: a wheel of what is due soon, a
 page cursor beyond which nothing was claimed yet, and a ledger of the frames this leader has
-leased.  A lease, which is a firing and its fence, is in at most one frame of the ledger (I8), and
-is claimed anew by that fence only: whatever happened to the firing since wins.
+leased.  A lease is claimed anew by its fence only: whatever happened to the firing since wins.
 
 The wheel says *when* to claim, the claim says *who* gets the firing, the fence says whether that
 is *still* so.
+
+Known limit: firings whose task no worker knows stay in the ledger.  Once they fill it, nothing
+more of the shard is claimed until such a worker comes or the jobs are deleted; `Dispatch.waiting`
+shows them by task.  A limit per task would only move the waiting into the sweep, which would claim
+them again and again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mainspring.core.ledger import Ledger
 from mainspring.core.now import Now
 from mainspring.core.requests import (
     Answer,
@@ -37,10 +42,13 @@ from mainspring.instants import INFINITY_US
 from mainspring.wheel import DEFAULT_GEOMETRY, Wheel
 
 Int64s = NDArray[np.int64]
-BEGINNING = (-(2**62), 0)
+BEGINNING = (-(2**63), 0)  # Postgres' -infinity
+ID_MAX = 2**63 - 1
 SWEEP_GAP_MIN_US = 100_000  # a storm of hints makes at most ten sweeps a second
 FULL_SWEEP_US = 15_000_000
 SWEEP_ROWS = 10_000
+FAILURE_PAUSE_US = 100_000  # a store that is down is not asked in a busy loop
+SET_BACK_US = 1_000_000  # less is waited for: readings of the clock differ a little
 NOT_MINE = -1
 
 
@@ -73,10 +81,7 @@ class ShardLeader:
         self._times = times
         self._limits = limits
         self._wheel = self._new_wheel(now)
-        self._release_wheel = self._new_wheel(now)
-        self._waiting: dict[int, PreparedFrame] = {}
-        self._ledger: dict[int, PreparedFrame] = {}
-        self._ledger_firings = 0
+        self._ledger = Ledger(times.tick_us, now.low_us)
         self._cursor = BEGINNING
         self._named: dict[int, int] = {}
         self._request: Request | None = None
@@ -89,14 +94,24 @@ class ShardLeader:
         self._next_ended_us = now.monotonic_us
         self._next_refill_us = now.monotonic_us
         self._next_full_sweep_us = now.monotonic_us + FULL_SWEEP_US
+        self._next_request_us = now.monotonic_us
+        self._reached_us = now.low_us
         self._swept_us = now.monotonic_us - SWEEP_GAP_MIN_US
         self.overdue_unleased_count = 0
         self._overdue: set[int] = set()
+        # Whoever had its turn goes to the end, so that a long backlog of pages starves nothing.
+        self._turns: list[Callable[[Now, int], Request | None]] = [
+            self._page,
+            self._claim_named,
+            self._sweep_unleased,
+            self._sweep_ended,
+            self._refill,
+        ]
 
     @property
     def ledger_firings(self) -> int:
         """How many firings this leader has leased and not yet seen finished."""
-        return self._ledger_firings
+        return len(self._ledger)
 
     @property
     def timers(self) -> int:
@@ -106,28 +121,38 @@ class ShardLeader:
     def poll(self, now: Now, extension_us: int) -> tuple[Request | None, list[PreparedFrame]]:
         """Return the next request, if none is under way, and the frames whose time has come."""
         self._expire(now)
-        released = self._release(now)
-        if self._request is not None:
+        released = self._ledger.release(now.low_us)
+        if self._request is not None or now.monotonic_us < self._next_request_us:
             return None, released
-        self._request = self._choose(now, extension_us)
+        for place, choose in enumerate(self._turns):
+            self._request = choose(now, extension_us)
+            if self._request is not None:
+                self._turns.append(self._turns.pop(place))
+                break
         return self._request, released
 
     def next_wake_us(self, now: Now) -> int:
-        """Return the monotonic instant at which `poll` may have something to do, at the latest."""
-        tick_us = self._times.tick_us
-        instants = [
-            self._next_claim_us,
-            self._next_sweep_us,
-            self._next_ended_us,
-            self._next_refill_us,
-        ]
-        for wheel, ahead_us in (
-            (self._wheel, self._times.arm_ahead_us),
-            (self._release_wheel, 0),
-        ):
-            due_tick = wheel.next_due_tick()
-            if due_tick is not None:
-                instants.append(now.monotonic_us + due_tick * tick_us - ahead_us - now.low_us)
+        """Return the monotonic instant at which `poll` may have something to do, at the latest.
+
+        After a `poll` that asked for nothing it is later than `now`.  What else there is to do
+        comes with an answer, a hint, or the end of a frame.
+        """
+        monotonic_minus_database_us = now.monotonic_us - now.low_us
+        instants = [now.monotonic_us + self._times.claim_us]
+        release_us = self._ledger.next_release_us()
+        if release_us is not None:
+            instants.append(release_us + monotonic_minus_database_us)
+        if self._request is None:
+            wanted = [self._next_sweep_us, self._next_ended_us, self._next_refill_us]
+            due_tick = self._wheel.next_due_tick()
+            if self._room > 0:
+                wanted.append(self._next_claim_us)
+                if self._is_page_wanted or self._named:
+                    wanted.append(now.monotonic_us)
+                if due_tick is not None:
+                    claim_us = due_tick * self._times.tick_us - self._times.arm_ahead_us
+                    wanted.append(claim_us + monotonic_minus_database_us)
+            instants.append(max(min(wanted), self._next_request_us))
         return max(now.monotonic_us, min(instants))
 
     def on_answer(self, answer: Answer, now: Now) -> None:
@@ -142,16 +167,14 @@ class ShardLeader:
             case Swept():
                 self._on_swept(request, answer)
             case Ended():
-                hints = [
-                    (run.firing_id, due)
-                    for run, due in zip(answer.runs, answer.due_us, strict=True)
-                ]
+                if answer.is_full:
+                    self._next_ended_us = now.monotonic_us
                 self.on_hints(
-                    np.array([firing_id for firing_id, _ in hints], np.int64),
-                    np.array([due for _, due in hints], np.int64),
+                    np.array([run.firing_id for run in answer.runs], np.int64),
+                    np.array(answer.due_us, np.int64),
                 )
             case Failed():
-                self._on_failed(request)
+                self._on_failed(request, now)
 
     def on_hints(self, firing_ids: Int64s, due_us: Int64s) -> None:
         """Take news of firings that are due again; id 0 stands for any firing of that time.
@@ -163,11 +186,14 @@ class ShardLeader:
             if firing_id:
                 self._named.setdefault(firing_id, NOT_MINE)
             else:
-                self._next_sweep_us = self._swept_us + SWEEP_GAP_MIN_US
-        is_soon = ~is_early & (due_us < max(self._horizon_us, self._cursor[0] + 1))
+                self._next_sweep_us = min(self._next_sweep_us, self._swept_us + SWEEP_GAP_MIN_US)
+        horizon_us = self._horizon_us
+        if isinstance(self._request, Refill):
+            horizon_us = max(horizon_us, self._request.until_us)
+        is_soon = ~is_early & (due_us < max(horizon_us, self._cursor[0] + 1))
         if is_soon.any():
             self._insert(firing_ids[is_soon], due_us[is_soon])
-            if self._request is not None and isinstance(self._request, Refill):
+            if isinstance(self._request, Refill):
                 # The wheel that is being read may not have them.
                 self._fresh_hints.append((firing_ids[is_soon], due_us[is_soon]))
 
@@ -178,84 +204,76 @@ class ShardLeader:
 
     def on_finished(self, frame_no: int) -> None:
         """Take that a worker is through with a frame; what it did not start it has returned."""
-        self._forget(frame_no)
+        self._ledger.forget(frame_no)
 
     def on_unanswered(self, frame_no: int, firing_ids: Iterable[int] | None = None) -> None:
         """Claim a frame anew, or some of its firings: lost, returned, or with a dead worker."""
-        frame = self._ledger.get(frame_no)
-        if frame is None:
-            return
-        fences = dict(zip(frame.firing_ids.tolist(), frame.fences.tolist(), strict=True))
-        if firing_ids is None:
-            chosen = list(fences)
-            self._forget(frame_no)
-        else:
-            chosen = [firing_id for firing_id in firing_ids if firing_id in fences]
-            self._shrink(frame, chosen)
-        for firing_id in chosen:
-            self._named[firing_id] = fences[firing_id]
+        self._named.update(self._ledger.take_out(frame_no, firing_ids))
 
     def hand_back(self) -> tuple[Int64s, Int64s]:
         """Return (ids, fences) of everything in the ledger, which is then empty: the end."""
-        frames = list(self._ledger.values())
-        self._ledger.clear()
-        self._waiting.clear()
-        self._ledger_firings = 0
-        if not frames:
-            return np.empty(0, np.int64), np.empty(0, np.int64)
-        return (
-            np.concatenate([frame.firing_ids for frame in frames]),
-            np.concatenate([frame.fences for frame in frames]),
-        )
+        return self._ledger.hand_back()
 
-    def _choose(self, now: Now, extension_us: int) -> Request | None:
-        room = self._limits.queue_firings - self._ledger_firings
-        until_us = now.low_us + self._times.arm_ahead_us
-        monotonic_us = now.monotonic_us
-        if room > 0 and (self._is_page_wanted or monotonic_us >= self._next_claim_us):
-            self._is_page_wanted = False
-            self._next_claim_us = monotonic_us + self._times.claim_us
-            return ClaimPage(self._cursor, until_us, min(room, self._limits.page_rows))
-        if self._named and room > 0:
-            return self._claim_named(until_us, min(room, self._limits.page_rows))
-        if self._is_full_sweep_wanted or monotonic_us >= self._next_sweep_us:
-            full = self._is_full_sweep_wanted or monotonic_us >= self._next_full_sweep_us
-            self._is_full_sweep_wanted = False
-            self._next_sweep_us = monotonic_us + self._times.sweep_us
-            self._swept_us = monotonic_us
-            if full:
-                self._next_full_sweep_us = monotonic_us + FULL_SWEEP_US
-            limit = SWEEP_ROWS + (self._ledger_firings if full else 0)
-            return SweepUnleased(self._cursor, full, limit)
-        if monotonic_us >= self._next_ended_us:
-            self._next_ended_us = monotonic_us + self._times.sweep_us
-            return SweepEnded(extension_us)
-        if monotonic_us >= self._next_refill_us:
-            self._next_refill_us = monotonic_us + self._times.refill_us
-            from_us = max(self._cursor[0], until_us - self._times.arm_ahead_us)
-            return Refill(from_us, now.high_us + self._times.horizon_us)
-        return None
+    @property
+    def _room(self) -> int:
+        return self._limits.queue_firings - len(self._ledger)
 
-    def _claim_named(self, until_us: int, limit: int) -> ClaimIds:
-        chosen = sorted(self._named)[:limit]
+    def _until_us(self, now: Now) -> int:
+        return now.low_us + self._times.arm_ahead_us
+
+    def _page(self, now: Now, _extension_us: int) -> Request | None:
+        is_due = self._is_page_wanted or now.monotonic_us >= self._next_claim_us
+        if not is_due or self._room <= 0:
+            return None
+        self._is_page_wanted = False
+        self._next_claim_us = now.monotonic_us + self._times.claim_us
+        limit = min(self._room, self._limits.page_rows)
+        return ClaimPage(self._cursor, self._until_us(now), limit)
+
+    def _claim_named(self, now: Now, _extension_us: int) -> Request | None:
+        if not self._named or self._room <= 0:
+            return None
+        chosen = sorted(self._named)[: min(self._room, self._limits.page_rows)]
         fences = [self._named.pop(firing_id) for firing_id in chosen]
-        return ClaimIds(np.array(chosen, np.int64), np.array(fences, np.int64), until_us)
+        return ClaimIds(np.array(chosen, np.int64), np.array(fences, np.int64), self._until_us(now))
+
+    def _sweep_unleased(self, now: Now, _extension_us: int) -> Request | None:
+        monotonic_us = now.monotonic_us
+        if monotonic_us < self._next_sweep_us:
+            return None
+        is_full = self._is_full_sweep_wanted or monotonic_us >= self._next_full_sweep_us
+        self._next_sweep_us = monotonic_us + self._times.sweep_us
+        self._swept_us = monotonic_us
+        if not is_full:
+            return SweepUnleased(self._cursor, full=False, limit=SWEEP_ROWS)
+        self._is_full_sweep_wanted = False
+        self._next_full_sweep_us = monotonic_us + FULL_SWEEP_US
+        # What an earlier term of this holder, or a claim whose answer was lost, has leased may lie
+        # beyond the cursor, where no page finds it: pages pass over what this holder has.
+        bound = max(self._cursor, (self._until_us(now), ID_MAX))
+        return SweepUnleased(bound, full=True, limit=SWEEP_ROWS + len(self._ledger))
+
+    def _sweep_ended(self, now: Now, extension_us: int) -> Request | None:
+        if now.monotonic_us < self._next_ended_us:
+            return None
+        self._next_ended_us = now.monotonic_us + self._times.sweep_us
+        return SweepEnded(extension_us, now.high_us)
+
+    def _refill(self, now: Now, _extension_us: int) -> Request | None:
+        if now.monotonic_us < self._next_refill_us:
+            return None
+        self._next_refill_us = now.monotonic_us + self._times.refill_us
+        from_us = max(self._cursor[0], now.low_us)
+        return Refill(from_us, max(from_us, now.high_us) + self._times.horizon_us)
 
     def _on_prepared(self, request: Request, answer: Prepared) -> None:
-        for frame in answer.frames:
-            assert frame.frame_no not in self._ledger, "a frame number twice (I8)"
-            self._ledger[frame.frame_no] = frame
-            self._ledger_firings += len(frame)
-            self._waiting[frame.frame_no] = frame
-        if answer.frames:
-            self._release_wheel.insert(
-                np.array([frame.frame_no for frame in answer.frames], np.int64),
-                np.array([frame.release_tick for frame in answer.frames], np.int64),
-            )
+        self._ledger.add(answer.frames)
         if isinstance(request, ClaimPage):
             if answer.last is not None:
-                assert answer.last > self._cursor, "the page cursor goes forward only"
-                self._cursor = answer.last
+                assert answer.last > request.after, "a page lies beyond its cursor"
+                # Not past what `_set_back` may have chosen meanwhile: pages are cheap.
+                if self._cursor == request.after:
+                    self._cursor = answer.last
             if answer.claimed_count >= request.limit:
                 self._is_page_wanted = True
 
@@ -268,91 +286,83 @@ class ShardLeader:
             self._horizon_us = int(answer.due_us[-1])
             self._next_refill_us = now.monotonic_us + self._times.refill_us // 4
         self._insert(answer.firing_ids, answer.due_us)
-        for firing_ids, due_us in self._fresh_hints:
-            self._insert(firing_ids, due_us)
-        self._fresh_hints.clear()
+        self._take_fresh_hints()
 
     def _on_swept(self, request: Request, answer: Swept) -> None:
         assert isinstance(request, SweepUnleased)
-        foreign = answer.firing_ids[answer.is_mine == 0]
-        found = set(foreign.tolist())
-        self.overdue_unleased_count = len(self._overdue & found)
-        self._overdue = found
-        for firing_id in foreign.tolist():
+        foreign = answer.firing_ids[answer.is_mine == 0].tolist()
+        if not request.full:  # a full sweep reaches beyond what is overdue
+            found = set(foreign)
+            self.overdue_unleased_count = len(self._overdue & found)
+            self._overdue = found
+        for firing_id in foreign:
             self._named.setdefault(firing_id, NOT_MINE)
         is_mine = answer.is_mine == 1
         if is_mine.any():
-            held = [frame.firing_ids for frame in self._ledger.values()]
-            known = np.concatenate(held) if held else np.empty(0, np.int64)
-            is_lost = is_mine & ~np.isin(answer.firing_ids, known)
-            for firing_id, fence in zip(
-                answer.firing_ids[is_lost].tolist(), answer.fences[is_lost].tolist(), strict=True
-            ):
-                self._named[firing_id] = fence
+            mine = self._ledger.unknown(answer.firing_ids[is_mine], answer.fences[is_mine])
+            self._named.update(mine)
         if answer.is_full:
             self._next_sweep_us = self._swept_us + SWEEP_GAP_MIN_US
-            self._is_full_sweep_wanted = request.full and not self._named
+            self._is_full_sweep_wanted |= request.full
 
-    def _on_failed(self, request: Request) -> None:
+    def _on_failed(self, request: Request, now: Now) -> None:
         # Whether a claim was committed is unknown: what it leased is ours and not in the ledger.
-        if isinstance(request, ClaimPage | ClaimIds):
-            self._is_full_sweep_wanted = True
-            self._is_page_wanted = True
-        if isinstance(request, ClaimIds):
-            for firing_id, fence in zip(
-                request.firing_ids.tolist(), request.fences.tolist(), strict=True
-            ):
-                self._named.setdefault(firing_id, fence)
-        if isinstance(request, SweepUnleased):
-            self._is_full_sweep_wanted = request.full
-        if isinstance(request, Refill):
-            self._next_refill_us = self._next_claim_us
-            for firing_ids, due_us in self._fresh_hints:
-                self._insert(firing_ids, due_us)
-            self._fresh_hints.clear()
+        self._next_request_us = now.monotonic_us + FAILURE_PAUSE_US
+        match request:
+            case ClaimPage():
+                self._is_page_wanted = True
+                self._want_full_sweep()
+            case ClaimIds():
+                for firing_id, fence in zip(
+                    request.firing_ids.tolist(), request.fences.tolist(), strict=True
+                ):
+                    self._named.setdefault(firing_id, fence)
+                self._want_full_sweep()
+            case SweepUnleased():
+                if request.full:
+                    self._want_full_sweep()
+            case SweepEnded():
+                self._next_ended_us = self._next_request_us
+            case Refill():
+                self._next_refill_us = self._next_request_us
+                self._take_fresh_hints()
+
+    def _want_full_sweep(self) -> None:
+        self._is_full_sweep_wanted = True
+        self._next_sweep_us = min(self._next_sweep_us, self._swept_us + SWEEP_GAP_MIN_US)
 
     def _expire(self, now: Now) -> None:
-        until_tick = (now.low_us + self._times.arm_ahead_us) // self._times.tick_us
+        if now.low_us < self._reached_us - SET_BACK_US:
+            self._set_back(now)
+        self._reached_us = max(self._reached_us, now.low_us)
+        until_tick = self._until_us(now) // self._times.tick_us
         if until_tick >= self._wheel.now_tick:
             firing_ids, _ = self._wheel.advance(until_tick)
             self._is_page_wanted |= len(firing_ids) > 0
         self._wheel.cascade(10_000)
 
-    def _release(self, now: Now) -> list[PreparedFrame]:
-        tick = now.low_us // self._times.tick_us
-        if tick < self._release_wheel.now_tick:
-            return []  # the database clock was set back: nothing is released until it catches up
-        frame_nos, _ = self._release_wheel.advance(tick)
-        released = [self._waiting.pop(no) for no in frame_nos.tolist() if no in self._waiting]
-        for frame in released:
-            assert int(frame.due_us.max()) <= now.low_us, "a frame is early (I7)"
-        return released
+    def _set_back(self, now: Now) -> None:
+        """Go back with the database clock: what is due by it again must not wait for the wheels.
+
+        Pages pass over what this leader has, so that walking again costs time and nothing else.
+        """
+        self._reached_us = now.low_us
+        self._wheel = self._new_wheel(now)
+        self._ledger.set_back(now.low_us)
+        self._cursor = min(self._cursor, (self._until_us(now), ID_MAX))
+        self._horizon_us = 0
+        self._next_refill_us = now.monotonic_us
+        self._is_page_wanted = True
 
     def _insert(self, firing_ids: Int64s, due_us: Int64s) -> None:
         is_finite = due_us < INFINITY_US
         ticks = -(-due_us[is_finite] // self._times.tick_us)
         self._wheel.insert(np.ascontiguousarray(firing_ids[is_finite]), ticks)
 
+    def _take_fresh_hints(self) -> None:
+        for firing_ids, due_us in self._fresh_hints:
+            self._insert(firing_ids, due_us)
+        self._fresh_hints.clear()
+
     def _new_wheel(self, now: Now) -> Wheel:
         return Wheel(now.low_us // self._times.tick_us, geometry=DEFAULT_GEOMETRY)
-
-    def _forget(self, frame_no: int) -> None:
-        frame = self._ledger.pop(frame_no, None)
-        self._waiting.pop(frame_no, None)
-        if frame is not None:
-            self._ledger_firings -= len(frame)
-
-    def _shrink(self, frame: PreparedFrame, gone: list[int]) -> None:
-        stays = ~np.isin(frame.firing_ids, np.array(gone, np.int64))
-        self._ledger_firings -= len(frame) - int(stays.sum())
-        self._ledger[frame.frame_no] = PreparedFrame(
-            shard=frame.shard,
-            frame_no=frame.frame_no,
-            queue=frame.queue,
-            task=frame.task,
-            release_tick=frame.release_tick,
-            firing_ids=frame.firing_ids[stays],
-            fences=frame.fences[stays],
-            due_us=frame.due_us[stays],
-            data=frame.data,
-        )

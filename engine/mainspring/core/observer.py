@@ -2,9 +2,11 @@
 
 A holder is dead when this observer has itself seen no new beat over an unbroken span of its own
 monotonic clock, with good readings close together.  A failed reading, a gap, a new server or a
-step of the database clock breaks the span: it starts again for everybody, and what it lasted is
-added to the extension by which `locked_until` is put off.  Otherwise an outage of the database
-longer than the span, during which nobody *could* beat, would kill every run at its end.
+step of the database clock breaks the span: it starts again for everybody.
+
+The *extension* puts `locked_until` off by the time during which nobody could beat or complete, by
+what the database clock jumped ahead, and by one more span to make good for it.  Otherwise an outage
+or a step would end every run that goes on over it.
 
 Not here: writing it down.  The driver declares a death with the beat that was seen, so a beat in
 between wins.
@@ -35,6 +37,14 @@ class Death:
     beat: int
 
 
+@dataclass(slots=True)
+class _Break:
+    """A time in which silence meant nothing; `lost_us` is what leases lost by it."""
+
+    ended_us: int
+    lost_us: int
+
+
 class DeathObserver:
     """Turns readings of beats into deaths."""
 
@@ -45,21 +55,24 @@ class DeathObserver:
         self._last_good_us: int | None = None
         self._server_started_us: int | None = None
         self._database_minus_monotonic_us = 0
-        self._breaks: deque[tuple[int, int]] = deque()
+        self._failing_since_us: int | None = None
+        self._breaks: deque[_Break] = deque()
 
     def on_reading(self, monotonic_us: int, reading: HolderReading) -> list[Death]:
         """Take a good reading, made at `monotonic_us`; returns who is dead now."""
-        offset_us = reading.read_us - monotonic_us
-        is_broken = self._last_good_us is not None and (
-            monotonic_us - self._last_good_us > self._gap_max_us
+        step_us = self._measure_step(monotonic_us, reading)
+        if self._last_good_us is not None and (
+            self._failing_since_us is not None
+            or monotonic_us - self._last_good_us > self._gap_max_us
             or reading.server_started_us != self._server_started_us
-            or abs(offset_us - self._database_minus_monotonic_us) > STEP_US
-        )
-        if is_broken:
-            self._break(monotonic_us)
+            or step_us
+        ):
+            unseen_us = monotonic_us - self._last_good_us
+            self._breaks.append(_Break(monotonic_us, unseen_us + max(0, step_us)))
+            self._forget_silence(monotonic_us)
+        self._failing_since_us = None
         self._last_good_us = monotonic_us
         self._server_started_us = reading.server_started_us
-        self._database_minus_monotonic_us = offset_us
         living: dict[int, _Seen] = {}
         deaths: list[Death] = []
         for holder in reading.holders:
@@ -74,23 +87,31 @@ class DeathObserver:
 
     def on_failure(self, monotonic_us: int) -> None:
         """Take a reading that failed: nobody's silence counts up to now."""
-        self._break(monotonic_us)
+        if self._failing_since_us is None:
+            before_us = self._last_good_us
+            self._failing_since_us = monotonic_us if before_us is None else before_us
+        self._forget_silence(monotonic_us)
 
     def extension_us(self, monotonic_us: int) -> int:
         """Return by how much `locked_until` is put off now."""
-        while self._breaks and self._breaks[0][0] < monotonic_us - EXTENSION_MEMORY_US:
+        while self._breaks and self._breaks[0].ended_us < monotonic_us - EXTENSION_MEMORY_US:
             self._breaks.popleft()
-        return sum(length_us for _, length_us in self._breaks)
+        lost_us = sum(each.lost_us for each in self._breaks)
+        if self._failing_since_us is not None:
+            lost_us += monotonic_us - self._failing_since_us
+        elif not self._breaks:
+            return 0
+        return lost_us + self._dead_after_us
 
-    def _break(self, monotonic_us: int) -> None:
-        started_us = self._last_good_us
-        if self._breaks and started_us is not None and self._breaks[-1][0] > started_us:
-            # The same outage goes on: lengthen it instead of counting its beginning twice.
-            ended_us, length_us = self._breaks.pop()
-            self._breaks.append((monotonic_us, length_us + monotonic_us - ended_us))
-        else:
-            length_us = self._dead_after_us
-            length_us += monotonic_us - started_us if started_us is not None else 0
-            self._breaks.append((monotonic_us, length_us))
+    def _measure_step(self, monotonic_us: int, reading: HolderReading) -> int:
+        """Return by how much the database clock jumped since the last reading, 0 for a drift."""
+        offset_us = reading.read_us - monotonic_us
+        step_us = offset_us - self._database_minus_monotonic_us
+        self._database_minus_monotonic_us = offset_us
+        if self._last_good_us is None or abs(step_us) <= STEP_US:
+            return 0
+        return step_us
+
+    def _forget_silence(self, monotonic_us: int) -> None:
         for seen in self._seen.values():
             seen.since_us = monotonic_us

@@ -4,14 +4,15 @@
 judge what came too late, record it, compute the next occurrences, render the keys, cut the batch
 into frames.  Everything but the calls of the store is a pure function here.
 
-A frame holds firings of one queue, one task and one release tick; a firing that has lost two
-workers already travels alone.
+A frame holds firings of one queue, one task and one release tick, and no more payload than a wire
+takes at once; a firing that has lost two workers already travels alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,8 @@ from mainspring.store.protocol import FiringStore, Missed
 
 Int64s = NDArray[np.int64]
 LOSSES_BEFORE_ALONE = 2
+FRAME_PAYLOAD_BYTES_MAX = 1_048_576
+"""A sixteenth of what a frame may have: one large frame does not hold up small ones behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +80,9 @@ def claim_and_prepare(
             request.fences,
             until_us=request.until_us,
         )
-    claimed_count = len(batch)
-    last = (int(batch.due_us[-1]), int(batch.firing_id[-1])) if claimed_count else None
+    if not len(batch):
+        return Prepared([], claimed_count=0, last=None, missed_count=0, claimed_us=None)
+    last = (int(batch.due_us[-1]), int(batch.firing_id[-1]))
     missed, missed_count = judge(batch)
     if missed:
         moved = store.record_missed(who.shard, who.term, who.holder_id, missed)
@@ -90,10 +94,10 @@ def claim_and_prepare(
     ]
     return Prepared(
         frames=frames,
-        claimed_count=claimed_count,
+        claimed_count=len(batch),
         last=last,
-        missed_count=missed_count if missed else 0,
-        claimed_us=int(batch.claimed_us[0]) if claimed_count else None,
+        missed_count=missed_count,
+        claimed_us=int(batch.claimed_us[0]),
     )
 
 
@@ -181,17 +185,25 @@ def next_occurrences(batch: ClaimBatch, memo: OccurrenceMemo) -> Int64s:
 def cut(batch: ClaimBatch, tick_us: int, frame_firings_max: int) -> Iterator[tuple[Int64s, int]]:
     """Yield (row numbers, release tick) of each frame, earliest release first.
 
-    The release tick is the first at or after `due_at`, so no frame is early (I7).
+    The release tick is the first at or after `due_at`, so no frame is early (I7).  A firing with
+    more payload than a frame should have gets one to itself.
     """
     if not len(batch):
         return
+    payload_bytes = np.diff(batch.payload.offsets)
     ticks = -(-batch.due_us // tick_us)
     alone = np.where(batch.lost_count >= LOSSES_BEFORE_ALONE, np.arange(1, len(batch) + 1), 0)
     keys = (alone, batch.task.codes, batch.queue.codes, ticks)
     for equals in _runs_of_equals(keys):
-        for first in range(0, len(equals), frame_firings_max):
-            rows = equals[first : first + frame_firings_max]
-            yield rows, int(ticks[rows[0]])
+        ends_bytes = np.cumsum(payload_bytes[equals])
+        first, sent_bytes = 0, 0
+        while first < len(equals):
+            fitting = int(
+                np.searchsorted(ends_bytes, sent_bytes + FRAME_PAYLOAD_BYTES_MAX, "right")
+            )
+            last = min(first + frame_firings_max, max(first + 1, fitting))
+            yield equals[first:last], int(ticks[equals[first]])
+            first, sent_bytes = last, int(ends_bytes[last - 1])
 
 
 def _runs_of_equals(keys: tuple[NDArray[np.integer[Any]], ...]) -> Iterator[Int64s]:
@@ -231,11 +243,19 @@ def _key(batch: ClaimBatch, i: int) -> str:
             job_id=job_id,
             name=row.name,
             scheduled_at_us=row.scheduled_us,
-            zone=load_zone(row.zone).tz,
+            zone=_zone(row.zone),
         )
     if row.trigger in {Trigger.MANUAL, Trigger.BACKFILL}:
         key += firing_suffix(row.firing_id)
     return key
+
+
+def _zone(name: str) -> tzinfo:
+    """Return the zone, or UTC if a newer tzdata dropped it: a run is worth more than its name."""
+    try:
+        return load_zone(name).tz
+    except InvalidSchedule:
+        return UTC
 
 
 def _encode(

@@ -49,9 +49,13 @@ class SweepUnleased:
 
 @dataclass(frozen=True, slots=True)
 class SweepEnded:
-    """Look for started rows whose worker is dead or whose lease ran out, and end them."""
+    """Look for started rows whose worker is dead or whose lease ran out, and end them.
+
+    `asked_us` is the database time at which it was asked, at the latest, as the leader knows it.
+    """
 
     extension_us: int
+    asked_us: int
 
 
 Request = Refill | ClaimPage | ClaimIds | SweepUnleased | SweepEnded
@@ -110,12 +114,16 @@ class Swept:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ended:
-    """Answer to `SweepEnded`: the dead runs that were ended, and when each is due again."""
+    """Answer to `SweepEnded`: the dead runs that were ended, and when each is due again.
+
+    `is_full` means that there may be more.
+    """
 
     runs: list[StartedRun]
     due_us: list[int]
     retried_count: int
     letter_count: int
+    is_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)

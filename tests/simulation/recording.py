@@ -1,0 +1,100 @@
+"""A memory store that writes down what crosses its boundary, as a database's log would show it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mainspring.claim import ClaimBatch
+from mainspring.model import FiringId
+from mainspring.store.memory import MemoryStore
+from mainspring.store.protocol import Starts
+
+
+@dataclass(frozen=True)
+class Started:
+    """A firing that a start gave to a worker; `place` orders it among all records."""
+
+    place: int
+    firing_id: int
+    fence: int
+    job_id: int
+    due_us: int
+    database_us: int
+    holder_id: int
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """A lease given to a leader."""
+
+    place: int
+    firing_id: int
+    fence: int
+
+
+class RecordingStore(MemoryStore):
+    """Records claims, first starts, acknowledged deletions and redrives."""
+
+    def __init__(
+        self, database_now: Callable[[], int], *, hints: Callable[[int, int, int], None]
+    ) -> None:
+        super().__init__(database_now, hints=hints)
+        self.started: list[Started] = []
+        self.claimed: list[Claimed] = []
+        self.deleted: dict[int, int] = {}
+        """Job id -> place of its deletion."""
+        self.redriven: set[tuple[int, int]] = set()
+        """(firing id, fence) of the letters."""
+        self._place = 0
+
+    def claim_page(self, *arguments: Any, **keywords: Any) -> ClaimBatch:
+        return self._note_claim(super().claim_page(*arguments, **keywords))
+
+    def claim_ids(self, *arguments: Any, **keywords: Any) -> ClaimBatch:
+        return self._note_claim(super().claim_ids(*arguments, **keywords))
+
+    def start(self, holder_id: int, firing_ids: Any, *arguments: Any, **keywords: Any) -> Starts:
+        before = {
+            each: row.started_us is not None
+            for each in firing_ids.tolist()
+            if (row := self._state.firings.get(FiringId(each))) is not None
+        }
+        starts = super().start(holder_id, firing_ids, *arguments, **keywords)
+        for firing_id, fence in zip(starts.firing_id.tolist(), starts.fence.tolist(), strict=True):
+            if before[firing_id]:
+                continue  # the repeat of a start whose answer was lost
+            row = self._state.firings[FiringId(firing_id)]
+            self.started.append(
+                Started(
+                    self._next_place(),
+                    firing_id,
+                    fence,
+                    row.job_id,
+                    row.due_us,
+                    self.database_us(),
+                    holder_id,
+                )
+            )
+        return starts
+
+    def delete_job(self, job_id: int) -> bool:
+        is_deleted = super().delete_job(job_id)
+        if is_deleted:
+            self.deleted[job_id] = self._next_place()
+        return is_deleted
+
+    def redrive(self, firing_id: int, fence: int) -> FiringId:
+        redriven_id = super().redrive(firing_id, fence)
+        self.redriven.add((firing_id, fence))
+        return redriven_id
+
+    def _note_claim(self, batch: ClaimBatch) -> ClaimBatch:
+        for firing_id, fence in zip(batch.firing_id.tolist(), batch.fence.tolist(), strict=True):
+            self.claimed.append(Claimed(self._next_place(), firing_id, fence))
+        return batch
+
+    def _next_place(self) -> int:
+        self._place += 1
+        return self._place
