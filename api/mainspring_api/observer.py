@@ -7,6 +7,7 @@ from typing import Protocol
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mainspring.clock import Clock
+from mainspring.metrics import ApiMetrics
 
 UNROUTED = "none"
 
@@ -23,6 +24,22 @@ class ApiObserver(Protocol):
         `method` and `route` come from bounded sets: an unknown method is `OTHER`, a path without a
         route is `UNROUTED`, and ids are not part of a route.
         """
+
+
+class MetricsObserver:
+    """Feeds the counters that Prometheus reads."""
+
+    def __init__(self, metrics: ApiMetrics) -> None:
+        self._metrics = metrics
+
+    def jobs_registered(self, count: int) -> None:
+        """Count a committed batch of registrations."""
+        self._metrics.counts.registered += count
+
+    def request_answered(self, method: str, route: str, status: int, duration_us: int) -> None:  # noqa: ARG002
+        """Count a response that was begun."""
+        self._metrics.requests[method, status] += 1
+        self._metrics.counts.request_seconds.observe_one_us(duration_us)
 
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH"})

@@ -25,11 +25,12 @@ from psycopg.conninfo import conninfo_to_dict
 from mainspring.config import ApiSettings, read_environment
 from mainspring.errors import InvalidInput, MainspringError
 from mainspring.loopback import require_loopback
+from mainspring.metrics import ApiMetrics, serve_metrics
 from mainspring.parent import die_with_parent
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.protocol import Store
 from mainspring_api.app import create_app
-from mainspring_api.observer import ApiObserver
+from mainspring_api.observer import ApiObserver, MetricsObserver
 
 EXIT_DONE: Final = 0
 EXIT_FAILED: Final = 1
@@ -41,6 +42,8 @@ GRACE_S: Final = 10
 
 KEEP_ALIVE_S: Final = 15
 
+METRICS_HOST: Final = "127.0.0.1"
+
 READINESS_SESSIONS: Final = 1
 """Beyond those of requests, so that /readyz does not wait for them."""
 
@@ -50,6 +53,7 @@ class Listening(msgspec.Struct, frozen=True):
 
     url: str
     pid: int
+    metrics_port: int
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -63,11 +67,13 @@ class Problem(msgspec.Struct, frozen=True):
 class AnnouncingServer(uvicorn.Server):
     """A uvicorn server that says when it answers."""
 
+    metrics_port = 0
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start as the base class does, then print the line."""
         await super().startup(sockets=sockets)
         if self.started and sockets:
-            _print_line(Listening(url_of(sockets[0]), os.getpid()))
+            _print_line(Listening(url_of(sockets[0]), os.getpid(), self.metrics_port))
 
 
 def main() -> int:
@@ -93,9 +99,20 @@ def main() -> int:
                 application_name="mainspring api",
                 pool_max=settings.pool_connections + READINESS_SESSIONS,
             )
+            metrics = ApiMetrics()
+            metrics_port, stop_metrics = serve_metrics(
+                metrics.registry, METRICS_HOST, settings.metrics_port
+            )
             try:
-                serve(store, settings, listener)
+                serve(
+                    store,
+                    settings,
+                    listener,
+                    observer=MetricsObserver(metrics),
+                    metrics_port=metrics_port,
+                )
             finally:
+                stop_metrics()
                 store.close()
     except MainspringError as error:
         return _complain(error, EXIT_FAILED)
@@ -108,6 +125,7 @@ def serve(
     listener: socket.socket,
     *,
     observer: ApiObserver | None = None,
+    metrics_port: int = 0,
 ) -> None:
     """Answer requests on a listening socket until SIGTERM or SIGINT; main thread only."""
     config = uvicorn.Config(
@@ -129,7 +147,9 @@ def serve(
     # uvicorn raises the signal again when it is done, for whatever handler was there before it.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: None)
-    AnnouncingServer(config).run(sockets=[listener])
+    server = AnnouncingServer(config)
+    server.metrics_port = metrics_port
+    server.run(sockets=[listener])
 
 
 def read_dsn(environ: Mapping[str, str]) -> str:

@@ -63,6 +63,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.exposition import choose_encoder
 
+from mainspring.errors import InvalidInput
 from mainspring.loopback import require_loopback
 
 BUCKETS_S: Final = (
@@ -314,9 +315,7 @@ def serve_metrics(
     Raises
     ------
     InvalidInput
-        The host is not loopback.
-    OSError
-        The port is taken.
+        The host is not loopback, or the port is taken.
     """
     require_loopback(host, "the metrics port")
 
@@ -338,7 +337,13 @@ def serve_metrics(
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             """Scrapes are no news."""
 
-    server = _Server((host, port), Answering)
+    try:
+        server = _Server((host, port), Answering)
+    except OSError as problem:
+        raise InvalidInput(
+            f"cannot listen on {host}:{port} for metrics: {problem.strerror}",
+            hint="Choose another MAINSPRING_METRICS_PORT; 0 takes a free one.",
+        ) from problem
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
     thread.start()
 

@@ -68,7 +68,9 @@ class ApiProcess:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, f"the API ended with {self.process.wait()}"
-        self.url = str(json.loads(line)["url"])
+        said = json.loads(line)
+        self.url = str(said["url"])
+        self.metrics_port = int(said["metrics_port"])
         self.port = int(self.url.rsplit(":", 1)[1])
 
     def __enter__(self) -> Self:
