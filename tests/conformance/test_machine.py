@@ -1,0 +1,403 @@
+"""The memory store and the Postgres store give the same answers to any sequence of operations.
+
+Two schedulers and two workers, two shards, one clock.  Rules draw what they name mostly from what
+earlier answers said, so that they hit, and sometimes beside it, so that they miss.  The machine
+keeps accounts of its own, of *what must have become of every occurrence*, which no store computes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    initialize,
+    run_state_machine_as_test,
+)
+
+from conformance.accounts import (
+    LIMITS,
+    MOSTLY,
+    OFFSETS_US,
+    PASSED_US,
+    SHARD,
+    SHARDS,
+    Accounts,
+    operation,
+)
+from conformance.conftest import empty, listening
+from conformance.stage import (
+    HOUR_US,
+    START_US,
+    HandClock,
+    int64s,
+    new_job,
+)
+from conformance.twins import Twins
+from mainspring.errors import Conflict, NotFound, TermLost
+from mainspring.instants import INFINITY_US, US_PER_DAY, US_PER_S
+from mainspring.store.memory import MemoryStore
+from mainspring.store.postgres import PostgresStore
+from mainspring.store.protocol import Missed
+
+EXAMPLES_USUAL = 60
+EXAMPLES = int(os.environ.get("MAINSPRING_EXAMPLES", EXAMPLES_USUAL))
+"""More, as in MAINSPRING_EXAMPLES=2000, are other ones each time; the usual ones are always the
+same, so that they can be held to having reached what they should."""
+
+STEPS = int(os.environ.get("MAINSPRING_STEPS", "30"))
+
+REACHED = {
+    "claim_page something",
+    "claim_page TermLost",
+    "claim_ids something",
+    "start something",
+    "start nothing",
+    "sweep_ended something",
+    "complete accepted",
+    "complete stale",
+    "complete replayed",
+    "hand_back something",
+    "record_missed something",
+    "end_lost accepted",
+    "delete_job True",
+    "list_dead_letters something",
+    "redrive True",
+}
+"""What must have been answered for a run to mean something."""
+
+
+class StoreMachine(Accounts):
+    """Performs random operations on both stores; see the module."""
+
+    @initialize(data=st.data())
+    def set_up(self, data: st.DataObject) -> None:
+        self.ask("make_shards", SHARDS)
+        self.ask("make_partitions", days_ahead=1)
+        for kind, ids in (("scheduler", self.schedulers), ("worker", self.workers)):
+            for number in range(2):
+                ids.append(self.ask("register_holder", kind, f"tcp://{kind}{number}", "host:1"))
+        for shard in range(SHARDS):
+            self._take_term(shard, self.schedulers[0])
+        self._serve(data)
+
+    @operation(3)
+    def serve(self, data: st.DataObject) -> None:
+        self._serve(data)
+
+    # ------------------------------------------------------------------------------- time
+
+    @operation(4, passed_us=PASSED_US)
+    def pass_time(self, data: st.DataObject, passed_us: int) -> None:
+        self.clock.now_us += passed_us
+        self.ask("make_partitions", days_ahead=1)
+        assert self.ask("database_us") == self.clock.now_us
+
+    @operation(1, days=st.integers(1, 3))
+    def drop_old_partitions(self, data: st.DataObject, days: int) -> None:
+        if self.ask("drop_partitions", history_days=days):
+            self.is_history_whole = False
+
+    # ------------------------------------------------------------------------------- jobs
+
+    @operation(
+        2,
+        wanted=st.lists(st.tuples(OFFSETS_US, st.booleans()), min_size=1, max_size=4),
+        timeout_s=st.sampled_from([1, 300]),
+    )
+    def add_jobs(self, data: st.DataObject, wanted: list[tuple[int, bool]], timeout_s: int) -> None:
+        new = [
+            new_job(self.clock.now_us + offset, is_once=is_once, timeout_seconds=timeout_s)
+            for offset, is_once in wanted
+        ]
+        self._add(new)
+
+    @operation(2, needs=lambda self: self.once)
+    def delete_job(self, data: st.DataObject) -> None:
+        job_id = self._draw_job(data)
+        if self.running and data.draw(st.booleans()):
+            job_id = self.jobs_of[data.draw(st.sampled_from(sorted(self.running)))]
+        self.ask("delete_job", job_id)
+        self.deleted.add(job_id)
+        for firing_id in [each for each in self.open if self.jobs_of[each] == job_id]:
+            if firing_id not in self.running:
+                del self.open[firing_id]
+
+    @operation(1, count=st.integers(0, 2), delta=st.sampled_from([-1, 0, 1]))
+    def take_ids(self, data: st.DataObject, count: int, delta: int) -> None:
+        taken = self.ask("take_ids", count)
+        self.last_id = max([self.last_id, *taken])
+        for each in taken:
+            is_given = each + delta <= self.last_id
+            assert self.ask("was_given_out", each + delta) is (is_given and each + delta > 0)
+
+    @operation(1, limit=LIMITS)
+    def read_jobs(self, data: st.DataObject, limit: int) -> None:
+        named = [*self.once, 10**9]
+        after_id = data.draw(st.sampled_from([0, *named]))
+        self.ask("list_jobs", after_id=after_id, limit=limit)
+        self.ask("get_jobs", named)
+
+    # ----------------------------------------------------------------------- claim and sweep
+
+    @operation(1, shard=SHARD, from_us=OFFSETS_US, until_us=OFFSETS_US, limit=LIMITS)
+    def refill(
+        self, data: st.DataObject, shard: int, from_us: int, until_us: int, limit: int
+    ) -> None:
+        now_us = self.clock.now_us
+        self.ask("refill", shard, now_us + from_us, now_us + until_us, limit=limit)
+
+    @operation(3, shard=SHARD, limit=LIMITS, ahead_us=OFFSETS_US)
+    def claim_page(self, data: st.DataObject, shard: int, limit: int, ahead_us: int) -> None:
+        term, leader, is_led = self._draw_term(data, shard)
+        answer = self.ask(
+            "claim_page",
+            shard,
+            term,
+            leader,
+            after=self._draw_cursor(data),
+            until_us=self.clock.now_us + ahead_us,
+            limit=limit,
+        )
+        self._keep_claimed(answer, is_led)
+
+    @operation(4, needs=lambda self: self.jobs_of, ahead_us=OFFSETS_US)
+    def claim_ids(self, data: st.DataObject, ahead_us: int) -> None:
+        waiting = [each for each in self.open if each not in self.running]
+        there = waiting if waiting and data.draw(MOSTLY) else sorted(self.jobs_of)
+        ids = data.draw(st.lists(st.sampled_from(there), min_size=1, max_size=4, unique=True))
+        shard = self._shard_of(self.jobs_of[ids[0]]) if data.draw(MOSTLY) else data.draw(SHARD)
+        term, leader, is_led = self._draw_term(data, shard)
+        fences = [data.draw(st.sampled_from([-1, self.fences.get(each, 0)])) for each in ids]
+        answer = self.ask(
+            "claim_ids",
+            shard,
+            term,
+            leader,
+            int64s(ids),
+            int64s(fences),
+            until_us=self.clock.now_us + ahead_us,
+        )
+        self._keep_claimed(answer, is_led)
+
+    @operation(2, shard=SHARD, full=st.booleans(), limit=LIMITS)
+    def sweep_unleased(self, data: st.DataObject, shard: int, full: bool, limit: int) -> None:
+        cursor = data.draw(st.sampled_from([(INFINITY_US, 0), self._draw_cursor(data)]))
+        leader = data.draw(st.sampled_from(self.schedulers))
+        self.ask("sweep_unleased", shard, leader, cursor=cursor, full=full, limit=limit)
+
+    @operation(3, needs=lambda self: self.leases, dropped_count=st.integers(0, 3))
+    def record_missed(self, data: st.DataObject, dropped_count: int) -> None:
+        row = self._draw_lease(data)
+        shard = self._shard_of(row.job_id)
+        term, leader, is_led = self._draw_term(data, shard)
+        fence = row.fence + data.draw(st.sampled_from([0, 0, 0, 0, 1]))
+        scheduled_us = row.scheduled_us + 2 * US_PER_S
+        missed = Missed(row.firing_id, fence, scheduled_us, scheduled_us - 1, dropped_count)  # type: ignore[arg-type]
+        answer = self.ask("record_missed", shard, term, leader, [missed])
+        assert (answer is TermLost) is not is_led
+        if answer is not TermLost:
+            for firing_id in answer:
+                self.open[firing_id] = scheduled_us
+                self._count(row.job_id, 1 if dropped_count else 0)
+
+    @operation(3, needs=lambda self: self.leases)
+    def hand_back(self, data: st.DataObject) -> None:
+        rows = [self._draw_lease(data) for _ in range(data.draw(st.integers(1, 3)))]
+        rows = list({row.firing_id: row for row in rows}.values())
+        _, leader, _ = self._draw_term(data, self._shard_of(rows[0].job_id))
+        self.ask(
+            "hand_back",
+            leader,
+            int64s([row.firing_id for row in rows]),
+            int64s([row.fence for row in rows]),
+        )
+
+    # -------------------------------------------------------------------------- start and end
+
+    @operation(
+        3, needs=lambda self: self.leases, timeout_s=st.sampled_from([1, 300]), newest=st.booleans()
+    )
+    def start(self, data: st.DataObject, timeout_s: int, newest: bool) -> None:
+        rows = self.leases[-4:] if newest else [self._draw_lease(data)]
+        rows = list({row.firing_id: row for row in rows}.values())
+        error = data.draw(st.sampled_from([0, 0, 0, 0, 0, -1, 1]))
+        worker = data.draw(st.sampled_from([*self.workers, 10**9]))
+        self._start(worker, [row._replace(fence=row.fence + error) for row in rows], timeout_s)
+
+    @operation(4, needs=lambda self: self.leases, count=st.integers(1, 4))
+    def complete(self, data: st.DataObject, count: int) -> None:
+        ends = self._draw_ends(data, count)
+        self._keep_ended(ends, self.ask("complete", ends))
+
+    @operation(5, needs=lambda self: self.running)
+    def complete_one(self, data: st.DataObject) -> None:
+        firing_id = data.draw(st.sampled_from(sorted(self.running)))
+        end = self._draw_end(data, self.running[firing_id].row)
+        self._keep_ended([end], self.ask("complete", [end]))
+
+    @operation(
+        4,
+        shard=SHARD,
+        extension_us=st.sampled_from([0, 60 * US_PER_S]),
+        limit=LIMITS,
+    )
+    def end_lost(self, data: st.DataObject, shard: int, extension_us: int, limit: int) -> None:
+        if self.running and data.draw(MOSTLY):
+            firing_id = data.draw(st.sampled_from(sorted(self.running)))
+            shard = self._shard_of(self.jobs_of[firing_id])
+            self.ask("leave", self.running[firing_id].worker)
+        swept = self.ask("sweep_ended", shard, extension_us=extension_us, limit=limit)
+        term, _, _ = self._draw_term(data, shard)
+        ends = [self._draw_lost(data, run) for run in swept]
+        answer = self.ask("end_lost", shard, term, ends)
+        assert (answer is TermLost) is (shard not in self.terms or self.terms[shard][0] != term)
+        if answer is not TermLost:
+            self._keep_ended(ends, answer)
+
+    @operation(1)
+    def read_started(self, data: st.DataObject) -> None:
+        started = self.ask("read_started", [*self.jobs_of, 10**9])
+        assert sorted(started) == sorted(self.running)
+        assert {each: run.worker for each, run in self.running.items()} == {
+            each: run.locked_by for each, run in started.items()
+        }
+
+    # ------------------------------------------------------------------------------ holders
+
+    @operation(1, kind=st.sampled_from(["scheduler", "worker"]))
+    def register_holder(self, data: st.DataObject, kind: str) -> None:
+        ids = self.schedulers if kind == "scheduler" else self.workers
+        ids.append(self.ask("register_holder", kind, f"tcp://{kind}", "host:2"))
+
+    @operation(1)
+    def beat(self, data: st.DataObject) -> None:
+        holder = data.draw(st.sampled_from([*self.schedulers, *self.workers, 10**9]))
+        if self.ask("beat", holder):
+            self.beats[holder] = self.beats.get(holder, 0) + 1
+
+    @operation(2, is_clean=st.booleans(), error=st.sampled_from([0, 0, 0, -1]))
+    def end_holder(self, data: st.DataObject, is_clean: bool, error: int) -> None:
+        holder = data.draw(st.sampled_from([*self.workers, *self.schedulers[1:]]))
+        if is_clean:
+            self.ask("leave", holder)
+        else:
+            self.ask("declare_dead", holder, self.beats.get(holder, 0) + error)
+        self.ask("read_holders")
+
+    # ------------------------------------------------------------------------------- shards
+
+    @operation(2, shard=st.integers(0, SHARDS))
+    def take_term(self, data: st.DataObject, shard: int) -> None:
+        self._take_term(shard, data.draw(st.sampled_from(self.schedulers)))
+
+    @operation(2, shard=SHARD, ends=st.sampled_from([False, True]))
+    def renew_or_end_term(self, data: st.DataObject, shard: int, ends: bool) -> None:
+        term, leader, is_led = self._draw_term(data, shard)
+        if not ends:
+            assert self.ask("renew_terms", leader, {shard: term}) == ({shard} if is_led else set())
+        elif self.ask("end_term", shard, term, leader):
+            assert is_led
+            del self.terms[shard]
+        self.ask("read_shards")
+
+    @operation(1, count=st.sampled_from([1, SHARDS, 3]))
+    def make_shards(self, data: st.DataObject, count: int) -> None:
+        answer = self.ask("make_shards", count)
+        assert answer == (None if count == SHARDS else Conflict)
+        assert self.ask("count_shards") == SHARDS
+
+    # ------------------------------------------------------------------------------ history
+
+    @operation(2, needs=lambda self: self.once, limit=LIMITS)
+    def page_runs(self, data: st.DataObject, limit: int) -> None:
+        job_id = self._draw_job(data)
+        whole = self.ask("runs_of_job", job_id, limit=500)
+        pages: list[Any] = []
+        before = None
+        while page := self.ask("runs_of_job", job_id, limit=limit, before=before):
+            assert len(page) <= limit
+            pages += page
+            before = page[-1].scheduled_us, page[-1].attempt, page[-1].firing_id, page[-1].fence
+        assert whole == pages
+
+    @operation(1, limit=LIMITS)
+    def page_letters(self, data: st.DataObject, limit: int) -> None:
+        pages: list[tuple[int, int]] = []
+        after = None
+        while page := self.ask("list_dead_letters", limit=limit, after=after):
+            pages += [(letter.firing_id, letter.fence) for letter in page]
+            after = page[-1].died_us, page[-1].firing_id, page[-1].fence
+        assert sorted(self.letters) == sorted(pages)
+
+    @operation(3, needs=lambda self: self.letters, error=st.sampled_from([0] * 7 + [1]))
+    def redrive(self, data: st.DataObject, error: int) -> None:
+        letter = data.draw(st.sampled_from(self.letters))
+        job_id = self.jobs_of[letter[0]]
+        [shown] = [
+            each
+            for each in self.ask("list_dead_letters", limit=500)
+            if (each.firing_id, each.fence) == letter
+        ]
+        answer = self.ask("redrive", letter[0], letter[1] + error)
+        if error and (letter[0], letter[1] + error) not in self.letters:
+            assert answer is NotFound
+        elif job_id in self.deleted:
+            assert answer is Conflict
+        elif not error:
+            assert (answer == letter[0]) is (letter[0] != job_id)
+            self.letters.remove(letter)
+            self.jobs_of[answer] = job_id
+            self.last_id = max(self.last_id, answer)
+            self.open[answer] = shown.scheduled_us
+            if data.draw(st.booleans()):
+                self._die(data, answer)
+        self.twins.compare_hints()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # a difference is worth the minutes that it takes to shrink it
+def test_both_stores_give_the_same_answers(conformance_dsn: str) -> None:
+    """Any sequence of operations: equal answers, equal tables, and every occurrence accounted."""
+    clock = HandClock()
+    postgres = PostgresStore(conformance_dsn, application_name="conformance", database_now=clock)
+    with (
+        psycopg.connect(conformance_dsn, autocommit=True) as session,
+        listening(conformance_dsn) as read_hints,
+    ):
+        seen: Counter[str] = Counter()
+
+        def make_twins() -> Twins:
+            clock.now_us = START_US + US_PER_DAY - 3 * HOUR_US
+            empty(conformance_dsn)
+            read_hints()  # of an example that broke off
+            heard: list[tuple[int, int, int]] = []
+            memory = MemoryStore(clock, hints=lambda *hint: heard.append(hint))
+            return Twins(clock, memory, postgres, session, read_hints, heard, seen)
+
+        class Machine(StoreMachine):
+            pass
+
+        Machine.make_twins = staticmethod(make_twins)
+        try:
+            run_state_machine_as_test(
+                Machine,
+                settings=settings(
+                    max_examples=EXAMPLES,
+                    stateful_step_count=STEPS,
+                    deadline=None,
+                    derandomize=EXAMPLES == EXAMPLES_USUAL,
+                    database=None,
+                    suppress_health_check=list(HealthCheck),
+                ),
+            )
+        finally:
+            postgres.close()
+
+    if EXAMPLES == EXAMPLES_USUAL:
+        assert sorted(REACHED - set(seen)) == []
