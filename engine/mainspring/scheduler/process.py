@@ -91,6 +91,7 @@ class Scheduler:
         self._led: dict[int, _Led] = {}
         self._extension_us = 0
         self._failure: BaseException | None = None
+        self._pulse: PulseThread | None = None
         self._is_stopping = False
         self._frame_numbers = itertools.count(1)
         self._sockets = LeaderSockets(settings.bind_host, on_dropped=self._count_dropped)
@@ -137,7 +138,7 @@ class Scheduler:
             tell=self._tell,
             on_bug=self._fail,
         )
-        pulse = PulseThread(
+        self._pulse = pulse = PulseThread(
             self._store,
             self._elector,
             self.holder_id,
@@ -342,8 +343,10 @@ class Scheduler:
 
     def _drop(self, shard: int) -> None:
         """Throw away everything of a shard: the next term reads the truth again."""
-        self._led.pop(shard, None)
+        led = self._led.pop(shard, None)
         self._dispatch.drop(shard)
+        if led is not None and self._pulse is not None:
+            self._pulse.give_up(shard, led.who.term)
 
     def _end(self, claimers: Claimers, pulse: PulseThread) -> None:
         self._listener.stop()

@@ -6,6 +6,7 @@ silence during an outage counts against them.
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable
 
@@ -54,6 +55,7 @@ class PulseThread:
         self._history_days = history_days
         self._next_partitions_us = monotonic_us() + PARTITION_PERIOD_US
         self._terms: dict[int, int] = {}
+        self._given_up: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
 
@@ -73,6 +75,13 @@ class PulseThread:
             self._store.leave(self._holder_id)
         except StoreUnavailable as error:
             log.warning("could not say goodbye", error=str(error))
+
+    def give_up(self, shard: int, term: int) -> None:
+        """Have a term ended, from any thread: the loop threw the shard's state away.
+
+        Were the term renewed instead, nobody would lead the shard.
+        """
+        self._given_up.put((shard, term))
 
     def _run(self) -> None:
         while not self._stopping.wait(self._period_s):
@@ -117,6 +126,10 @@ class PulseThread:
             log.error("runs without a partition of their day", hint="Run mainspring migrate.")
 
     def _renew(self) -> None:
+        while not self._given_up.empty():
+            shard, term = self._given_up.get()
+            if self._terms.get(shard) == term:
+                self._end(shard, term)
         for shard, term in list(self._terms.items()):
             if not self._elector.is_elected(shard):
                 self._end(shard, term)
