@@ -138,3 +138,26 @@ def test_neither_direction_makes_an_object_per_firing() -> None:
 
     assert len(kept[1]) == 4_001
     assert blocks < 200
+
+
+@pytest.mark.parametrize("edge", [1, 127, 128, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32])
+def test_integers_and_binaries_at_the_edge_of_a_width_are_written_alike(edge: int) -> None:
+    blob = b"1" * min(edge, 70_000)
+    args = good_arguments(ROW._replace(payload=blob))
+    decoded = frame.decode(encode_both({**args, "leader": edge, "frame_no": edge, "term": edge}))
+
+    assert (decoded.leader, decoded.frame_no, decoded.term) == (edge, edge, edge)
+    assert blob == decoded.payload(1)
+    args["batch"] = args["batch"].take(np.array([1, 1]))
+    args["keys"] = ["", "k" * len(blob)]
+    assert "k" * len(blob) == frame.decode(encode_both(args)).key(1)
+
+
+@pytest.mark.parametrize("length", [1, 31, 32, 255])
+def test_texts_at_the_edge_of_a_width_are_written_alike(length: int) -> None:
+    text = "q" * length
+    args = good_arguments()
+    args["batch"] = ClaimBatch.from_rows([ROW._replace(queue=text, task=text)])
+    decoded = frame.decode(encode_both({**args, "queue": text, "task": text}))
+
+    assert (decoded.queue, decoded.task) == (text, text)
