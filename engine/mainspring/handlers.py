@@ -10,7 +10,6 @@ job's own policy.
 from __future__ import annotations
 
 import enum
-import functools
 import inspect
 import threading
 from collections.abc import Callable, Sequence
@@ -188,9 +187,7 @@ def _checked(name: str | None, handler: Handler, isolation: str) -> Task:
 
 
 def _is_kind(test: Callable[[object], bool], handler: object) -> bool:
-    """Ask about a function, what a partial wraps, or an object's own `__call__`."""
-    while isinstance(handler, functools.partial):
-        handler = handler.func
+    """Ask about a function, or about an object's own `__call__`."""
     return test(handler) or test(getattr(handler, "__call__", None))  # noqa: B004
 
 

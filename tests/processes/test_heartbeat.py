@@ -21,11 +21,15 @@ from mainspring.store.statements import statement
 BEAT_S = 0.1
 
 PARENT = """
-import ctypes, sys, threading
+import ctypes, os, sys
 from mainspring.heartbeat import HeartbeatChild
 child = HeartbeatChild(sys.argv[1], int(sys.argv[2]), beat_s=0.1)
 child.start()
 print(child.pid, flush=True)
+if sys.argv[3] == "fork" and os.fork() == 0:
+    # Holds the pipe to the heartbeat open after the end of its parent, until the test ends.
+    sys.stdin.read()
+    os._exit(0)
 if sys.argv[3] == "hold":
     # PyDLL keeps the interpreter's lock: no thread of this process runs meanwhile.
     ctypes.PyDLL(None).usleep(3_000_000)
@@ -155,12 +159,16 @@ def test_a_parent_that_holds_the_interpreter_keeps_beating(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("what", ["wait", "fork"])
 def test_a_killed_parent_stops_beating_within_a_second(
-    start_parent: StartParent, connection: psycopg.Connection[tuple[int]]
+    start_parent: StartParent, connection: psycopg.Connection[tuple[int]], what: str
 ) -> None:
-    """After kill -9 the child is gone in less than a second and no beat comes after that."""
+    """After kill -9 the child is gone in less than a second and no beat comes after that.
+
+    Also where a fork of the parent still holds its end of the child's pipe.
+    """
     holder_id = register(connection)
-    parent, child_pid = start_parent(holder_id, "wait")
+    parent, child_pid = start_parent(holder_id, what)
     until(lambda: beats(connection, holder_id) > 0)
     parent.send_signal(signal.SIGKILL)
     until(lambda: not is_alive(child_pid), seconds=1.0)
@@ -261,13 +269,15 @@ def test_stop_ends_the_child_and_poll_does_not_bring_it_back(child: HeartbeatChi
     fresh_us(child)
     pid = child.pid
     assert pid is not None
+    begun_s = monotonic_s()
     child.stop()
+    assert monotonic_s() - begun_s < 1  # it went by itself, nobody had to kill it
     child._started_us = 0  # long enough ago for a restart
     child.poll()
-    child.stop()
 
     assert not is_alive(pid)
     assert child.pid is None
+    child.stop()
 
 
 def test_the_dsn_is_not_on_the_command_line(child: HeartbeatChild, dsn: str) -> None:

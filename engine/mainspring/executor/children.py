@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Final
 
 from mainspring.errors import CorruptFrame
 from mainspring.executor import pipe
@@ -21,6 +22,8 @@ from mainspring.executor.outcomes import failed
 from mainspring.executor.run import Ledger, Run
 from mainspring.executor.threads import ThreadPool
 from mainspring.handlers import Outcome
+
+END_WAIT_MS: Final = 200
 
 
 class _Child:
@@ -88,9 +91,10 @@ class _Child:
 
     def close(self) -> str:
         """Make sure it is gone, give its descriptors back, and say how it ended."""
-        # A short wait first: its own exit code says more than our signal.
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(0.2)
+        # A short wait first: its own exit code says more than our signal.  It is not reaped before
+        # the kill, so that its id, and its group's, cannot be another's yet.
+        self._events.unregister(self._read_fd)
+        self._events.poll(END_WAIT_MS)
         self.kill()
         code = self._process.wait()
         for fd in (self._write_fd, self._read_fd, self._pid_fd):

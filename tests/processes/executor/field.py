@@ -143,6 +143,19 @@ def fail_thread(ctx: Context, payload: Any) -> Any:
 FAILS = ("fail", "fail_late", "fail_thread")
 
 
+noted: list[Any] = []
+
+
+@tasks.task()
+async def note(ctx: Context, payload: Any) -> Any:
+    noted.append(payload)
+
+
+@tasks.task()
+def note_thread(ctx: Context, payload: Any) -> Any:
+    noted.append(payload)
+
+
 @tasks.task()
 async def wait_on_loop(ctx: Context, payload: Any) -> Any:
     begun.release()

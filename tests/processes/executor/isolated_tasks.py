@@ -55,6 +55,10 @@ def end(ctx: Context, payload: Any) -> Any:
             sys.exit(3)
         case "os._exit":
             os._exit(3)
+        case "fork":
+            if os.fork() == 0:
+                threading.Event().wait(60)
+            os._exit(3)
         case "segfault":
             ctypes.string_at(0)
         case "nonsense":

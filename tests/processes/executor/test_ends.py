@@ -94,9 +94,13 @@ def test_a_key_in_flight_is_refused(ran: Ran) -> None:
 @pytest.mark.parametrize("payload", ["now", "await"])
 def test_a_handlers_cancel_of_its_own_task_ends_with_it(ran: Ran, payload: str) -> None:
     """Taken up by an await or not, it does not reach the runs after it."""
-    ran.run("meddle", payload)
+    first = ran.submit("wait_on_loop")  # so that the rest is queued behind it
+    fillers = [ran.submit("wait_on_loop") for _ in range(3)]
+    ran.submit("meddle", payload)
     keys = [ran.submit("echo_late", number) for number in range(50)]
+    release.set()
 
+    assert [ran.outcome(key).kind for key in (first, *fillers)] == [SUCCESS] * 4
     assert [ran.outcome(key).kind for key in keys] == [SUCCESS] * 50
 
 
