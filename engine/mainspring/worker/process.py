@@ -121,7 +121,12 @@ class WorkerProcess:
             margin_us=_us(settings.beat_seconds) // 2,
         )
         self._heartbeat = HeartbeatChild(dsn, self.holder_id, beat_s=settings.beat_seconds)
-        self._executor = Executor(tasks, concurrency=settings.concurrency, on_end=self._on_run_end)
+        self._executor = Executor(
+            tasks,
+            concurrency=settings.concurrency,
+            on_end=self._on_run_end,
+            output_bytes_max=settings.output_bytes_max,
+        )
         self._chance = Chance(OccurrenceMemo(), random.SystemRandom().random)
         self._starts: queue.SimpleQueue[StartRequest | None] = queue.SimpleQueue()
         self._ends: queue.SimpleQueue[list[PendingEnd] | None] = queue.SimpleQueue()
@@ -202,6 +207,8 @@ class WorkerProcess:
 
     def _count_dropped(self, reason: str) -> None:
         self._metrics.dropped_frames[reason] += 1
+        if reason == "resend":
+            self._metrics.counts.hints_lost += 1
 
     def _take_heartbeat(self) -> None:
         self._heartbeat.poll()
