@@ -273,7 +273,7 @@ class Accounts(RuleBasedStateMachine):
             self._keep_claimed(self.ask("claim_page", shard, term, leader, **keywords), True)
         newest = {row.firing_id: row for row in self.leases[-6:]}
         rows = list(newest.values())[: data.draw(st.sampled_from([9, 1, 0, 2]))]
-        self._start(self._draw_worker(data), rows, 300)
+        self._start(self._draw_worker(data), rows, data.draw(st.sampled_from([300, 1])))
 
     def _die(self, data: st.DataObject, firing_id: int) -> None:
         """Let a waiting extra firing run and die, so that it is redriven a second time."""
@@ -319,6 +319,10 @@ class Accounts(RuleBasedStateMachine):
             assert started_us <= self.clock.now_us
             row = by_id[firing_id]._replace(fence=fence)
             self.running.setdefault(firing_id, Running(row, worker))
+
+    def _beat(self, holder: int) -> None:
+        if self.ask("beat", holder):
+            self.beats[holder] = self.beats.get(holder, 0) + 1
 
     def _take_term(self, shard: int, holder: int) -> None:
         answer = self.ask("take_term", shard, holder)

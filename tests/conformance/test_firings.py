@@ -161,6 +161,19 @@ def test_a_missed_firing_becomes_its_catch_up_run(stage: Stage) -> None:
     )
 
 
+def test_a_repeated_miss_writes_no_second_row(stage: Stage) -> None:
+    """After a lost answer the leader calls again: the same answer, one row."""
+    job_id = stage.add(START_US - 3 * HOUR_US)
+    [row] = stage.claim()
+    missed = Missed(row.firing_id, row.fence, START_US - HOUR_US, START_US - 3 * HOUR_US, 2)  # type: ignore[arg-type]
+    for _ in range(2):
+        assert stage.store.record_missed(0, stage.term, stage.leader, [missed]) == {job_id}
+    assert [run.status for run in stage.store.runs_of_job(job_id, limit=9)] == [
+        RunStatus.PENDING,
+        RunStatus.MISSED,
+    ]
+
+
 def test_a_miss_that_drops_nothing_writes_no_row(stage: Stage) -> None:
     """One late occurrence is run itself."""
     job_id = stage.add(START_US - HOUR_US)

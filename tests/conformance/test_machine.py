@@ -203,8 +203,9 @@ class StoreMachine(Accounts):
         assert (answer is TermLost) is not is_led
         if answer is not TermLost:
             for firing_id in answer:
+                is_new = self.open[firing_id] != scheduled_us
                 self.open[firing_id] = scheduled_us
-                self._count(row.job_id, 1 if dropped_count else 0)
+                self._count(row.job_id, 1 if dropped_count and is_new else 0)
 
     @operation(3, needs=lambda self: self.leases)
     def hand_back(self, data: st.DataObject) -> None:
@@ -248,7 +249,7 @@ class StoreMachine(Accounts):
         limit=LIMITS,
     )
     def end_lost(self, data: st.DataObject, shard: int, extension_us: int, limit: int) -> None:
-        if self.running and data.draw(MOSTLY):
+        if self.running and data.draw(st.booleans()):
             firing_id = data.draw(st.sampled_from(sorted(self.running)))
             shard = self._shard_of(self.jobs_of[firing_id])
             self.ask("leave", self.running[firing_id].worker)
@@ -278,8 +279,7 @@ class StoreMachine(Accounts):
     @operation(1)
     def beat(self, data: st.DataObject) -> None:
         holder = data.draw(st.sampled_from([*self.schedulers, *self.workers, 10**9]))
-        if self.ask("beat", holder):
-            self.beats[holder] = self.beats.get(holder, 0) + 1
+        self._beat(holder)
 
     @operation(2, is_clean=st.booleans(), error=st.sampled_from([0, 0, 0, -1]))
     def end_holder(self, data: st.DataObject, is_clean: bool, error: int) -> None:
@@ -288,6 +288,7 @@ class StoreMachine(Accounts):
             self.ask("leave", holder)
         else:
             self.ask("declare_dead", holder, self.beats.get(holder, 0) + error)
+        self._beat(holder)
         self.ask("read_holders")
 
     # ------------------------------------------------------------------------------- shards

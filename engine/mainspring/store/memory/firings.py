@@ -67,7 +67,10 @@ class MemoryFirings(Facet):
     def record_missed(
         self, shard: int, term: int, holder_id: int, rows: Sequence[Missed]
     ) -> set[int]:
-        """Move leased firings to their catch-up occurrence; the lease and its fence go on."""
+        """Move leased firings to their catch-up occurrence; the lease and its fence go on.
+
+        A copy of the call finds the firing moved already and writes no second row.
+        """
         state = self._state
         moved: set[int] = set()
         with state.lock:
@@ -78,9 +81,10 @@ class MemoryFirings(Facet):
                 if row is None or row.firing_id in moved:
                     continue
                 moved.add(row.firing_id)
+                is_new = row.scheduled_us != missed.scheduled_us
                 row.scheduled_us = missed.scheduled_us
                 row.catch_up = True
-                if missed.dropped_count > 0:
+                if missed.dropped_count > 0 and is_new:
                     state.record_run(_dropped(row, missed, now_us), now_us)
         return moved
 

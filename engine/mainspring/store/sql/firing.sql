@@ -142,7 +142,8 @@ LIMIT %(limit)s;
 
 -- name: record_missed
 -- Move leased, unstarted firings to the missed occurrence that is run instead, and write one row
--- for the occurrences that are not.  The lease goes on, so the fence stays.
+-- for the occurrences that are not.  The lease goes on, so the fence stays; a copy of the call
+-- finds the firing moved already and writes no second row.
 WITH want AS MATERIALIZED (
     SELECT w.firing_id, w.fence, w.scheduled_at, w.dropped_at, w.dropped_count
     FROM unnest(
@@ -152,10 +153,10 @@ WITH want AS MATERIALIZED (
     ORDER BY w.firing_id
 ), locked AS MATERIALIZED (
     SELECT l.firing_id, l.job_id, l.fence, l.attempt, l.trigger, w.scheduled_at, w.dropped_at,
-        w.dropped_count
+        w.dropped_count, l.scheduled_at <> w.scheduled_at AS is_new
     FROM want AS w
     CROSS JOIN LATERAL (
-        SELECT f.firing_id, f.job_id, f.fence, f.attempt, f.trigger
+        SELECT f.firing_id, f.job_id, f.fence, f.attempt, f.trigger, f.scheduled_at
         FROM firings AS f
         WHERE f.firing_id = w.firing_id
             AND f.fence = w.fence
@@ -168,7 +169,8 @@ WITH want AS MATERIALIZED (
     SET scheduled_at = l.scheduled_at, catch_up = true
     FROM locked AS l
     WHERE f.firing_id = l.firing_id
-    RETURNING l.firing_id, l.job_id, l.fence, l.attempt, l.trigger, l.dropped_at, l.dropped_count
+    RETURNING l.firing_id, l.job_id, l.fence, l.attempt, l.trigger, l.dropped_at,
+        l.dropped_count, l.is_new
 ), written AS (
     INSERT INTO job_runs (
         recorded_at, firing_id, fence, job_id, scheduled_at, finished_at, attempt, status,
@@ -179,7 +181,7 @@ WITH want AS MATERIALIZED (
         m.dropped_at, coalesce(%(now)s::timestamptz, clock_timestamp()), m.attempt, 'missed',
         m.dropped_count, m.trigger, false
     FROM moved AS m
-    WHERE m.dropped_count > 0
+    WHERE m.dropped_count > 0 AND m.is_new
 )
 SELECT firing_id FROM moved ORDER BY firing_id;
 
