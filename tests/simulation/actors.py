@@ -259,7 +259,7 @@ class SimScheduler(Actor):
             led = self.led.get(send.frame.shard)
             if led is None or not led[2].is_open(t):
                 self.dispatch.on_sent(send, is_sent=False)
-                self.dispatch.drop(send.frame.shard)
+                self.drop(send.frame.shard)
                 continue
             is_sent = not self.network.is_refused()
             self.dispatch.on_sent(send, is_sent=is_sent)

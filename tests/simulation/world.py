@@ -65,7 +65,8 @@ class History:
 class World:
     """One seed's cluster."""
 
-    def __init__(self, seed: int, rates: Rates | None = None) -> None:
+    def __init__(self, seed: int, rates: Rates | None = None, *, end_s: int = END_S) -> None:
+        self.end_s = end_s
         self.rng = random.Random(seed)
         self.rates = Rates.draw(self.rng) if rates is None else rates
         self.work = Clockwork()
@@ -105,7 +106,7 @@ class World:
         """Faults first; then heal, and everything must come to its end."""
         self.work.run_until(self.started_us + FAULTS_UNTIL_S * S)
         self.heal()
-        self.work.run_until(self.started_us + END_S * S)
+        self.work.run_until(self.started_us + self.end_s * S)
 
     def letters(self) -> list[DeadLetter]:
         """Return all dead letters."""
