@@ -28,15 +28,16 @@ $(STAMPS)/locked: $(STAMPS)/venv requirements.lock
 
 $(STAMPS)/installed: $(STAMPS)/locked pyproject.toml setup.py $(wildcard ext/mainspring/*.pyx ext/mainspring/*.pxd)
 	@echo "compiling extensions"
-	@flock $(VENV)/.build-lock $(BIN)/python setup.py --quiet build_ext --inplace
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@flock $(VENV)/.build-lock $(BIN)/python setup.py --quiet build_ext --inplace --parallel 2
+	@MAINSPRING_SKIP_EXTENSIONS=1 $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --no-deps --no-build-isolation -e .
 	@touch $@
 
 ext: ## compile the extensions in place (release)
-	@flock $(VENV)/.build-lock $(BIN)/python setup.py --quiet build_ext --inplace
+	@flock $(VENV)/.build-lock $(BIN)/python setup.py --quiet build_ext --inplace --parallel 2
 
 ext-debug: ## compile the extensions in place with bounds checks and annotated HTML
-	@MAINSPRING_DEBUG=1 flock $(VENV)/.build-lock $(BIN)/python setup.py --quiet build_ext --inplace
+	@MAINSPRING_DEBUG=1 flock $(VENV)/.build-lock $(BIN)/python setup.py --quiet build_ext --inplace --parallel 2
 
 demo: setup ## the main job on an embedded Postgres; ends by itself with a table
 	@$(BIN)/mainspring demo

@@ -1,5 +1,8 @@
 """Builds the Cython extensions; everything else about the package is in pyproject.toml.
 
+`MAINSPRING_SKIP_EXTENSIONS=1` leaves them out, for an editable install of a tree in which they
+were built in place already.
+
 `MAINSPRING_DEBUG=1` builds with bounds checks and annotated HTML.  Directives are no part of
 Cython's up-to-date check, so a stamp remembers the kind of the last build and a switch of kind
 forces everything (a debug build after a release build would silently be a release build).
@@ -50,13 +53,14 @@ class BuildExt(build_ext):
                 Extension(
                     f"mainspring.{name}",
                     [f"ext/mainspring/{name}.pyx"],
-                    extra_compile_args=["-O0", "-g"] if is_debug else ["-O3", "-g0"],
+                    extra_compile_args=["-O0", "-g"] if is_debug else ["-O2", "-g0"],
                 )
                 for name in NAMES
             ],
             include_path=["ext"],
             build_dir="build/cython",
             annotate=is_debug,
+            nthreads=os.cpu_count() or 1,
             force=is_switch,
             compiler_directives={
                 "language_level": 3,
@@ -72,8 +76,12 @@ class BuildExt(build_ext):
         return extensions
 
 
-setup(
-    # A placeholder tells setuptools that the wheel is not pure; finalize_options fills in the rest.
-    ext_modules=[Extension("mainspring._wheel", ["ext/mainspring/_wheel.pyx"])],
-    cmdclass={"build_ext": BuildExt},
-)
+if os.environ.get("MAINSPRING_SKIP_EXTENSIONS") == "1":
+    setup()
+else:
+    setup(
+        # A placeholder tells setuptools that the wheel is not pure; finalize_options fills in the
+        # rest.
+        ext_modules=[Extension("mainspring._wheel", ["ext/mainspring/_wheel.pyx"])],
+        cmdclass={"build_ext": BuildExt},
+    )
