@@ -1,4 +1,4 @@
-"""What a wheel is made of.  _wheel.pyx explains the design, letters (a) to (e)."""
+"""What a wheel is made of.  _wheel.pyx explains the design, letters (a) to (f)."""
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from mainspring._wheel_heap cimport Pending

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mainspring.wheel import (
     DEFAULT_GEOMETRY,
+    IMPLEMENTATION,
     TEXTBOOK_GEOMETRY,
     TICK_MAX,
     PureWheel,
@@ -21,6 +22,8 @@ AnyWheel = type[Wheel] | type[PureWheel]
 
 both = pytest.mark.parametrize("kind", [Wheel, PureWheel], ids=["wheel", "pure"])
 geometries = pytest.mark.parametrize("geometry", [DEFAULT_GEOMETRY, TEXTBOOK_GEOMETRY, (2, 2)])
+
+compiled_only = pytest.mark.skipif(IMPLEMENTATION == "pure", reason="the twin keeps no arena")
 
 DAY = 86_400 * 20  # ticks of 50 ms
 
@@ -183,6 +186,7 @@ def test_handle_of_another_wheel_is_foreign(kind: AnyWheel) -> None:
         assert (new.cancel(handles), len(new)) == (0, 600)
 
 
+@compiled_only
 def test_memory_of_cancelled_timers_is_used_again() -> None:
     """A far timer that is armed anew again and again does not make the wheel grow."""
     wheel = Wheel(0)
@@ -198,6 +202,7 @@ def test_memory_of_cancelled_timers_is_used_again() -> None:
     assert len(keep) == len(wheel.advance(2 * DAY)[0])
 
 
+@compiled_only
 def test_memory_goals() -> None:
     """167,000 timers over 10 minutes take less than 4 MB, large wheels 24 B a timer at most."""
     rng = np.random.default_rng(1)
@@ -244,6 +249,31 @@ def test_early_cascade_moves_what_is_in_reach(kind: AnyWheel) -> None:
     assert wheel.next_due_tick() == 135
     for tick in range(128, 200):
         assert ([tick] if 135 <= tick < 192 else []) == wheel.advance(tick)[0].tolist()
+
+
+@both
+def test_coarse_timer_comes_before_a_later_one_of_ring_0(kind: AnyWheel) -> None:
+    """A coarse slot that begins on the way of a jump cascades before ring 0 passes it."""
+    wheel = kind(0, geometry=(64, 64))
+    wheel.insert(column(1), column(100))  # ring 1, slot 64..127
+    wheel.advance(50)
+    wheel.insert(column(2), column(110))  # ring 0
+    assert wheel.advance(200)[0].tolist() == [1, 2]
+
+
+@both
+def test_cancelling_what_an_early_cascade_has_looked_at(kind: AnyWheel) -> None:
+    """Timers that had to stay can be cancelled, all of them; the others fire on time."""
+    wheel = kind(0, geometry=(64, 64))
+    wheel.advance(70)
+    wheel.insert(np.arange(100), np.full(100, 140))
+    far = wheel.insert(np.arange(10_000), np.full(10_000, 191))
+    wheel.advance(100)
+    assert wheel.cascade(10_000) <= 100
+    assert wheel.cancel(far) == 10_000
+    wheel.cascade(1_000)
+    assert len(wheel.advance(129)[0]) == 0
+    assert wheel.advance(400)[1].tolist() == [140] * 100
 
 
 @both
