@@ -10,9 +10,10 @@ from starlette.responses import Response
 
 from mainspring.config import ApiSettings
 from mainspring.errors import Conflict, InvalidInput
-from mainspring.instants import INFINITY_US, format_instant
-from mainspring.model import Job, JobId, JobStatus, NewJob, format_job_id, parse_job_id
+from mainspring.instants import format_instant
+from mainspring.model import JobId, JobStatus, NewJob, format_job_id, parse_job_id
 from mainspring.registration import Limits, read_job
+from mainspring.shown import shown_job
 from mainspring.store.protocol import JobStore
 from mainspring_api.body import read_json_body
 from mainspring_api.calls import BoundedCalls
@@ -34,32 +35,6 @@ class JobRegistered(msgspec.Struct, frozen=True):
     next_run_at: str
 
 
-class JobOut(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it is read: its definition, and what the store added."""
-
-    job_id: str
-    name: str
-    task: str
-    queue: str
-    schedule: str
-    timezone: str
-    payload: msgspec.Raw
-    idempotency_key_template: str | None
-    max_retries: int
-    retry_backoff: str
-    retry_base_seconds: int
-    retry_cap_seconds: int
-    timeout_seconds: int
-    missed_window: str
-    max_missed: int
-    misfire_grace_seconds: int
-    status: str
-    next_run_at: str | None
-    created_at: str
-    updated_at: str
-    rev: int
-
-
 def json_response(
     value: object, status: int = 200, headers: dict[str, str] | None = None
 ) -> Response:
@@ -67,13 +42,6 @@ def json_response(
     return Response(
         msgspec.json.encode(value), status, headers=headers, media_type="application/json"
     )
-
-
-def instant_or_null(instant_us: int | None) -> str | None:
-    """Write an instant; never and not yet are null."""
-    if instant_us is None or instant_us == INFINITY_US:
-        return None
-    return format_instant(instant_us)
 
 
 def job_id_of(request: Request) -> JobId:
@@ -91,21 +59,6 @@ def never_given_out(job_id: int) -> ProblemRaised:
         404,
         f"job {format_job_id(job_id)} was never registered",
         hint="Use an id from the answer to a registration.",
-    )
-
-
-def shown_job(job: Job) -> JobOut:
-    """Give a job the form in which the API shows it."""
-    fields = msgspec.structs.asdict(job.definition)
-    fields["payload"] = msgspec.Raw(job.definition.payload.encode("utf-8"))
-    return JobOut(
-        **fields,
-        job_id=format_job_id(job.job_id),
-        status=job.status.value,
-        next_run_at=instant_or_null(job.next_us),
-        created_at=format_instant(job.created_us),
-        updated_at=format_instant(job.updated_us),
-        rev=job.rev,
     )
 
 

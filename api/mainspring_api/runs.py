@@ -7,25 +7,16 @@ import binascii
 import struct
 from typing import Final
 
-import msgspec
-from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
 from mainspring.instants import INSTANT_MAX_US
-from mainspring.model import (
-    Run,
-    RunStatus,
-    Trigger,
-    format_holder_id,
-    format_job_id,
-    format_run_id,
-)
+from mainspring.model import Run, format_job_id
+from mainspring.shown import shown_run
 from mainspring.store.protocol import Store
 from mainspring_api.calls import BoundedCalls
 from mainspring_api.jobs import (
     PATH,
-    instant_or_null,
     job_id_of,
     json_response,
     never_given_out,
@@ -42,44 +33,6 @@ Cursor = tuple[int, int, int, int]
 _CURSOR: Final = struct.Struct(">Bqiqq")
 _CURSOR_VERSION: Final = 1
 _CURSOR_LENGTH_MAX: Final = 64
-
-
-class RunOut(msgspec.Struct, frozen=True, kw_only=True):
-    """A run as it is read.  `run_id` is null while it waits, `missed_count` is there if missed."""
-
-    run_id: str | None
-    job_id: str
-    scheduled_at: str | None
-    started_at: str | None
-    finished_at: str | None
-    status: str
-    attempt: int
-    worker_id: str | None
-    error: str | None
-    output: str | None
-    catch_up: bool
-    trigger: str
-    missed_count: int | UnsetType = UNSET
-
-
-def shown_run(run: Run) -> RunOut:
-    """Give a run the form in which the API shows it."""
-    is_named = run.status is not RunStatus.PENDING and run.fence > 0
-    return RunOut(
-        run_id=format_run_id(run.firing_id, run.fence) if is_named else None,
-        job_id=format_job_id(run.job_id),
-        scheduled_at=instant_or_null(run.scheduled_us),
-        started_at=instant_or_null(run.started_us),
-        finished_at=instant_or_null(run.finished_us),
-        status=run.status.value,
-        attempt=run.attempt,
-        worker_id=None if run.worker_id is None else format_holder_id(run.worker_id),
-        error=run.error,
-        output=run.output,
-        catch_up=run.catch_up,
-        trigger=Trigger(run.trigger).name.lower(),
-        missed_count=run.missed_count if run.status is RunStatus.MISSED else UNSET,
-    )
 
 
 def encode_cursor(run: Run) -> str:

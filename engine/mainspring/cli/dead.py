@@ -6,8 +6,9 @@ import click
 
 from mainspring.cli.database import dsn_option, open_store, require_dsn
 from mainspring.cli.output import json_option, print_json, print_table
-from mainspring.cli.render import cell, letter_fields
+from mainspring.cli.render import cells
 from mainspring.model import parse_run_id
+from mainspring.shown import shown_letter
 
 
 @click.group()
@@ -23,12 +24,12 @@ def list_(dsn: str | None, limit: int, as_json: bool) -> None:
     """List dead letters, oldest first; each is named by its last run."""
     with open_store(require_dsn(dsn), "cli") as store:
         letters = store.list_dead_letters(limit=limit)
-    rows = [letter_fields(letter) for letter in letters]
+    rows = [shown_letter(letter) for letter in letters]
     if as_json:
         print_json(rows)
         return
     columns = ("run_id", "job_id", "scheduled_at", "died_at", "attempts", "error")
-    print_table("dead letters", columns, [[cell(row[name]) for name in columns] for row in rows])
+    print_table("dead letters", columns, cells(rows, columns))
 
 
 @dead.command()

@@ -9,10 +9,11 @@ import msgspec
 
 from mainspring.cli.database import dsn_option, open_store, require_dsn
 from mainspring.cli.output import json_option, print_json, print_table
-from mainspring.cli.render import cell, instant_or_none, job_fields
+from mainspring.cli.render import cell, cells
 from mainspring.errors import InvalidInput, NotFound
 from mainspring.model import format_job_id, parse_job_id
 from mainspring.registration import job_from, job_in
+from mainspring.shown import instant_or_null, shown_job
 
 
 @click.group()
@@ -63,7 +64,7 @@ def add(
     with open_store(require_dsn(dsn), "cli") as store:
         new = job_from(job_in(fields), now_us=store.database_us())
         job_id = store.add_jobs([new])[0]
-    answer = {"job_id": format_job_id(job_id), "next_run_at": instant_or_none(new.first_us)}
+    answer = {"job_id": format_job_id(job_id), "next_run_at": instant_or_null(new.first_us)}
     if as_json:
         print_json(answer)
     else:
@@ -80,12 +81,12 @@ def list_(dsn: str | None, limit: int, after: str | None, as_json: bool) -> None
     after_id = parse_job_id(after) if after else 0
     with open_store(require_dsn(dsn), "cli") as store:
         page = store.list_jobs(after_id=after_id, limit=limit)
-    rows = [job_fields(job) for job in page]
+    rows = [shown_job(job) for job in page]
     if as_json:
         print_json(rows)
         return
     columns = ("job_id", "name", "schedule", "timezone", "status", "next_run_at")
-    print_table("jobs", columns, [[cell(row[column]) for column in columns] for row in rows])
+    print_table("jobs", columns, cells(rows, columns))
 
 
 @jobs.command()
@@ -99,11 +100,11 @@ def show(dsn: str | None, job_id: str, as_json: bool) -> None:
         job = store.get_jobs([number]).get(number)
     if job is None or job.status == "deleted":
         raise NotFound(f"no job {job_id}", hint="List them with `mainspring jobs list`.")
-    fields = job_fields(job)
+    shown = shown_job(job)
     if as_json:
-        print_json(fields)
+        print_json(shown)
         return
-    fields["payload"] = job.definition.payload
+    fields = msgspec.structs.asdict(shown)
     print_table(job_id, ("field", "value"), [[name, cell(value)] for name, value in fields.items()])
 
 

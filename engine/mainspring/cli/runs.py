@@ -6,9 +6,10 @@ import click
 
 from mainspring.cli.database import dsn_option, open_store, require_dsn
 from mainspring.cli.output import json_option, print_json, print_table
-from mainspring.cli.render import cell, run_fields
+from mainspring.cli.render import cells
 from mainspring.errors import NotFound
 from mainspring.model import parse_job_id
+from mainspring.shown import shown_run
 
 
 @click.command()
@@ -26,9 +27,9 @@ def runs(dsn: str | None, job_id: str | None, limit: int, as_json: bool) -> None
             if not store.was_given_out(number):
                 raise NotFound(f"no job was ever called {job_id}")
             page = store.runs_of_job(number, limit=limit)
-    rows = [run_fields(run) for run in page]
+    rows = [shown_run(run) for run in page]
     if as_json:
         print_json(rows)
         return
     columns = ("run_id", "job_id", "scheduled_at", "status", "attempt", "started_at", "error")
-    print_table("runs", columns, [[cell(row[column]) for column in columns] for row in rows])
+    print_table("runs", columns, cells(rows, columns))
