@@ -86,6 +86,10 @@ class TermLost(MainspringError):
     """The shard has another leader, or a newer term.  Nothing was leased."""
 
 
+class HolderLost(MainspringError):
+    """A holder was silent for too long and was declared dead; another id must be drawn."""
+
+
 class CorruptCopy(MainspringError):
     """The bytes of a COPY did not decode.
 

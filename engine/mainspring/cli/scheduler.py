@@ -16,7 +16,7 @@ from mainspring.errors import InvalidInput
 from mainspring.logs import configure
 from mainspring.metrics import SchedulerMetrics, serve_metrics
 from mainspring.parent import die_with_parent
-from mainspring.scheduler import Scheduler
+from mainspring.scheduler import Scheduler, SchedulerLives
 from mainspring.store.postgres.locks import open_lock_session
 
 POOL_CONNECTIONS = 4  # two claimers, the pulse, one to spare
@@ -43,9 +43,15 @@ def scheduler(dsn: str | None, as_json: bool, **given: Any) -> None:
             raise InvalidInput(
                 "the database has no shards", hint="Run `mainspring migrate --shards N` first."
             )
-        elector = PostgresElector(lambda: open_lock_session(dsn, "mainspring elector"))
-        process = Scheduler(
-            store, elector, settings, metrics, name=process_name(), hints=store.hints
+        process = SchedulerLives(
+            lambda: Scheduler(
+                store,
+                PostgresElector(lambda: open_lock_session(dsn, "mainspring elector")),
+                settings,
+                metrics,
+                name=process_name(),
+                hints=store.hints,
+            )
         )
         on_stop_signal(process.stop)
         port, stop_metrics = serve_metrics(

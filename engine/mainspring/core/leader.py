@@ -150,6 +150,8 @@ class ShardLeader:
                 if self._is_page_wanted or self._named:
                     wanted.append(now.monotonic_us)
                 if due_tick is not None:
+                    # A database clock a little behind what was reached is waited for.
+                    due_tick = max(due_tick, self._wheel.now_tick)
                     claim_us = due_tick * self._times.tick_us - self._times.arm_ahead_us
                     wanted.append(claim_us + monotonic_minus_database_us)
             instants.append(max(min(wanted), self._next_request_us))

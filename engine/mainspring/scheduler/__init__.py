@@ -8,6 +8,7 @@ database, so a slow statement delays its own shard only.
 
 from __future__ import annotations
 
+from mainspring.scheduler.lives import SchedulerLives
 from mainspring.scheduler.process import Scheduler
 
-__all__ = ["Scheduler"]
+__all__ = ["Scheduler", "SchedulerLives"]

@@ -21,7 +21,7 @@ from mainspring.core.requests import Ended, Failed, Prepared, PreparedFrame
 from mainspring.core.trust import TrustWindow
 from mainspring.cron import OccurrenceMemo
 from mainspring.election import Elector
-from mainspring.errors import MainspringError, TermLost
+from mainspring.errors import HolderLost, MainspringError, TermLost
 from mainspring.instants import US_PER_S
 from mainspring.metrics import SchedulerMetrics
 from mainspring.queue.answers import VERSION, Beacon, Envelope, Hints, Returned, encode
@@ -146,10 +146,7 @@ class Scheduler:
             observer=DeathObserver(dead_after_us=_us(self._settings.dead_after_seconds)),
             tell=self._tell,
             on_lost_holder=lambda: self._fail(
-                TermLost(
-                    f"holder {self.holder_id} was declared dead",
-                    hint="This process was silent for too long; it starts anew with another id.",
-                )
+                HolderLost(f"holder {self.holder_id} was silent for too long and declared dead")
             ),
             on_failure=self._fail,
             period_s=self._settings.term_ttl_seconds / 3,

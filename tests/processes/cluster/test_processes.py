@@ -164,3 +164,27 @@ def test_a_worker_killed_by_signal_leaves_no_heartbeat_behind(cluster: Cluster) 
         "the holder declared dead",
         lambda: holder_id not in {h.holder_id for h in cluster.store.read_holders().holders},
     )
+
+
+def test_a_scheduler_that_was_declared_dead_goes_on_with_a_new_id(cluster: Cluster) -> None:
+    """It begins anew, takes the shards again, and firings go on."""
+    cluster.start_scheduler()
+    cluster.start_worker()
+    before = cluster.said["scheduler"]["holder_id"]
+    beats = {h.holder_id: h.beat for h in cluster.store.read_holders().holders}
+    wait_for(
+        "its death declared",
+        lambda: any(cluster.store.declare_dead(before, beat) for beat in range(beats[before], 100)),
+    )
+
+    wait_for(
+        "a new id",
+        lambda: [
+            h
+            for h in cluster.store.read_holders().holders
+            if h.kind == "scheduler" and h.holder_id != before
+        ],
+    )
+    job_id = cluster.add(task="work", in_s=0.1)
+    assert [r.status for r in cluster.wait_ended(job_id)] == [RunStatus.SUCCESS]
+    assert not cluster.children[0].has_ended

@@ -1,0 +1,48 @@
+"""A scheduler that finds itself declared dead goes on under a new holder id.
+
+Whoever declared it dead may lead its shards by now; what it had leased is theirs to claim anew.
+So nothing is carried over: the next life begins as a fresh process would, as a standby.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from mainspring.errors import HolderLost
+from mainspring.scheduler.process import Scheduler
+
+log = structlog.get_logger("mainspring.scheduler")
+
+
+class SchedulerLives:
+    """Runs one `Scheduler` after the other until it is asked to stop."""
+
+    def __init__(self, build: Callable[[], Scheduler]) -> None:
+        self._build = build
+        self._current = build()
+        self._is_stopping = False
+
+    @property
+    def holder_id(self) -> int:
+        """The holder id of the life that goes on now."""
+        return self._current.holder_id
+
+    def stop(self) -> None:
+        """Ask the life that goes on now to end, and begin none after it; from any thread."""
+        self._is_stopping = True
+        self._current.stop()
+
+    def run(self) -> None:
+        """Lead until `stop`; raises what ended a life, unless it was declared dead."""
+        while True:
+            try:
+                self._current.run()
+            except HolderLost as error:
+                if self._is_stopping:
+                    return
+                log.warning("declared dead, going on with a new id", error=error.message)
+                self._current = self._build()
+            else:
+                return
