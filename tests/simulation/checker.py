@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from mainspring.model import Run, RunStatus
+from simulation.recording import Claimed, Started
 from simulation.world import Begun, Registered, S, World
 
 SETTLE_US = 8 * S
@@ -81,22 +82,28 @@ def _recorded_runs(world: World, job_id: int) -> list[Run]:
 def _check_boundary(world: World) -> None:
     """Nothing is started early or after a deletion; fences grow."""
     fences: dict[int, int] = {}
-    records = sorted([*world.store.claimed, *world.store.started], key=lambda each: each.place)
+    records: list[Claimed | Started] = [*world.store.claimed, *world.store.started]
+    records.sort(key=lambda each: each.place)
     started = {one.place: one for one in world.store.started}
     for one in records:
         known = fences.get(one.firing_id, -1)
         start = started.get(one.place)
         if start is None:
             assert one.fence > known, f"claimed with fence {one.fence} after {known}: {one}"
+            is_named = isinstance(one, Claimed) and one.named_fence is not None
+            assert not is_named or one.fence == one.named_fence + 1, f"not the lease named: {one}"
         else:
             assert one.fence == known, f"started with fence {one.fence}, leased with {known}"
             assert start.due_us <= start.database_us, f"early: {start}"
+            assert start.is_holder_alive, f"started by a dead worker: {start}"
             deleted = world.store.deleted.get(start.job_id)
             assert deleted is None or start.place < deleted, f"started after deletion: {start}"
         fences[one.firing_id] = one.fence
     leases = Counter((one.firing_id, one.fence) for one in world.store.started)
     doubled = [lease for lease, count in leases.items() if count > 1]
     assert not doubled, f"one lease started twice: {doubled[:3]}"
+    for end in world.store.ended:
+        assert end.fence_after > end.fence, f"the end of a run did not raise its fence: {end}"
     unstarted = {(one.firing_id, one.fence) for one in world.history.begun} - leases.keys()
     assert not unstarted, f"begun and never started: {unstarted}"
 

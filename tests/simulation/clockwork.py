@@ -7,6 +7,8 @@ import itertools
 import zlib
 from collections.abc import Callable
 
+EVENTS_AT_ONCE_MAX = 10_000
+
 
 class Clockwork:
     """Runs events at their instants; `now_us` is true time, which no actor reads directly."""
@@ -27,8 +29,12 @@ class Clockwork:
 
     def run_until(self, instant_us: int) -> None:
         """Let everything happen up to an instant."""
+        standing = 0
         while self._events and self._events[0][0] <= instant_us:
+            before_us = self.now_us
             self.now_us, _, event = heapq.heappop(self._events)
+            standing = standing + 1 if self.now_us == before_us else 0
+            assert standing < EVENTS_AT_ONCE_MAX, "a busy loop: time stands still"
             event()
         self.now_us = instant_us
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mainspring.claim import ClaimBatch
 from mainspring.model import FiringId
 from mainspring.store.memory import MemoryStore
-from mainspring.store.protocol import Starts
+from mainspring.store.protocol import Acceptance, CompletionAnswer, Int64s, RunEnd, Starts
 
 
 @dataclass(frozen=True)
@@ -22,20 +22,31 @@ class Started:
     job_id: int
     due_us: int
     database_us: int
-    holder_id: int
+    is_holder_alive: bool
 
 
 @dataclass(frozen=True)
 class Claimed:
-    """A lease given to a leader."""
+    """A lease given to a leader; `named_fence` is the one by which it was claimed, if by one."""
 
     place: int
     firing_id: int
     fence: int
+    named_fence: int | None = None
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A run that was ended, and the fence of its firing afterwards."""
+
+    place: int
+    firing_id: int
+    fence: int
+    fence_after: int
 
 
 class RecordingStore(MemoryStore):
-    """Records claims, first starts, acknowledged deletions and redrives."""
+    """Records claims, first starts, ends, acknowledged deletions and redrives."""
 
     def __init__(
         self, database_now: Callable[[], int], *, hints: Callable[[int, int, int], None]
@@ -43,6 +54,7 @@ class RecordingStore(MemoryStore):
         super().__init__(database_now, hints=hints)
         self.started: list[Started] = []
         self.claimed: list[Claimed] = []
+        self.ended: list[Ended] = []
         self.deleted: dict[int, int] = {}
         """Job id -> place of its deletion."""
         self.redriven: set[tuple[int, int]] = set()
@@ -52,8 +64,19 @@ class RecordingStore(MemoryStore):
     def claim_page(self, *arguments: Any, **keywords: Any) -> ClaimBatch:
         return self._note_claim(super().claim_page(*arguments, **keywords))
 
-    def claim_ids(self, *arguments: Any, **keywords: Any) -> ClaimBatch:
-        return self._note_claim(super().claim_ids(*arguments, **keywords))
+    def claim_ids(
+        self,
+        shard: int,
+        term: int,
+        holder_id: int,
+        firing_ids: Int64s,
+        fences: Int64s,
+        *,
+        until_us: int,
+    ) -> ClaimBatch:
+        batch = super().claim_ids(shard, term, holder_id, firing_ids, fences, until_us=until_us)
+        named = dict(zip(firing_ids.tolist(), fences.tolist(), strict=True))
+        return self._note_claim(batch, {each: f for each, f in named.items() if f >= 0})
 
     def start(self, holder_id: int, firing_ids: Any, *arguments: Any, **keywords: Any) -> Starts:
         before = {
@@ -74,10 +97,16 @@ class RecordingStore(MemoryStore):
                     row.job_id,
                     row.due_us,
                     self.database_us(),
-                    holder_id,
+                    self._state.is_alive(holder_id),
                 )
             )
         return starts
+
+    def complete(self, ends: Sequence[RunEnd]) -> CompletionAnswer:
+        return self._note_ends(ends, super().complete(ends))
+
+    def end_lost(self, shard: int, term: int, ends: Sequence[RunEnd]) -> CompletionAnswer:
+        return self._note_ends(ends, super().end_lost(shard, term, ends))
 
     def delete_job(self, job_id: int) -> bool:
         is_deleted = super().delete_job(job_id)
@@ -90,9 +119,16 @@ class RecordingStore(MemoryStore):
         self.redriven.add((firing_id, fence))
         return redriven_id
 
-    def _note_claim(self, batch: ClaimBatch) -> ClaimBatch:
+    def _note_ends(self, ends: Sequence[RunEnd], answer: CompletionAnswer) -> CompletionAnswer:
+        for end, acceptance in zip(ends, answer.acceptances, strict=True):
+            row = self._state.firings.get(end.firing_id)
+            if acceptance is Acceptance.ACCEPTED and row is not None:
+                self.ended.append(Ended(self._next_place(), end.firing_id, end.fence, row.fence))
+        return answer
+
+    def _note_claim(self, batch: ClaimBatch, named: Mapping[int, int] = {}) -> ClaimBatch:
         for firing_id, fence in zip(batch.firing_id.tolist(), batch.fence.tolist(), strict=True):
-            self.claimed.append(Claimed(self._next_place(), firing_id, fence))
+            self.claimed.append(Claimed(self._next_place(), firing_id, fence, named.get(firing_id)))
         return batch
 
     def _next_place(self) -> int:

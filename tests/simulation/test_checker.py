@@ -79,6 +79,15 @@ def start_early(world: World) -> None:
     world.store.started[0] = replace(first, database_us=first.due_us - 1)
 
 
+def start_by_a_dead_worker(world: World) -> None:
+    world.store.started[0] = replace(world.store.started[0], is_holder_alive=False)
+
+
+def end_without_raising_the_fence(world: World) -> None:
+    first = world.store.ended[0]
+    world.store.ended[0] = replace(first, fence_after=first.fence)
+
+
 def start_lease_twice(world: World) -> None:
     world.store.started.insert(1, world.store.started[0])
 
@@ -95,6 +104,11 @@ def start_after_deletion(world: World) -> None:
 def lower_fence(world: World) -> None:
     last = world.store.claimed[-1]
     world.store.claimed.append(Claimed(10**9, last.firing_id, last.fence))
+
+
+def claim_another_lease(world: World) -> None:
+    first = world.store.claimed[0]
+    world.store.claimed[0] = replace(first, named_fence=first.fence)
 
 
 def drop_letter(world: World) -> None:
@@ -130,10 +144,13 @@ DEFECTS: list[tuple[Callable[[World], None], str]] = [
     (begin_twice, "begun twice"),
     (begin_unstarted, "begun and never started"),
     (start_early, "early"),
+    (start_by_a_dead_worker, "started by a dead worker"),
+    (end_without_raising_the_fence, "did not raise its fence"),
     (start_lease_twice, "one lease started twice"),
     (start_with_old_fence, "started with fence"),
     (start_after_deletion, "started after deletion"),
     (lower_fence, "claimed with fence"),
+    (claim_another_lease, "not the lease named"),
     (drop_letter, "dead without a letter"),
     (invent_letter, "letters without a run"),
     (stand_behind, "behind"),

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mainspring.core.leader import FAILURE_PAUSE_US, ID_MAX, NOT_MINE, ShardLeader
+from mainspring.core.now import Now
 from mainspring.core.requests import (
     Answer,
     ClaimIds,
@@ -124,6 +125,37 @@ def test_a_failure_is_followed_by_a_pause() -> None:
     assert FAILURE_PAUSE_US == leader.next_wake_us(stage.now)
     stage.mono_us = FAILURE_PAUSE_US
     assert leader.poll(stage.now, 0)[0] is not None
+
+
+def test_the_page_cursor_stays_where_it_is_when_a_page_fails() -> None:
+    """What the page would have claimed is asked for again."""
+    stage = Stage()
+    stage.add_once(EPOCH_US, EPOCH_US + 1 * S)
+    leader, who = stage.begin_term()
+    stage.settle(leader, who)
+    stage.mono_us = 1 * S
+    before = ask(leader, stage, ClaimPage)
+    assert isinstance(before, ClaimPage)
+    assert (EPOCH_US + 1 * S, 2) == before.after
+    leader.on_answer(LOST_ANSWER, stage.now)
+    stage.mono_us += FAILURE_PAUSE_US
+    again = ask(leader, stage, ClaimPage)
+
+    assert isinstance(again, ClaimPage)
+    assert before.after == again.after
+
+
+def test_a_frame_is_released_by_the_lower_bound_of_database_time() -> None:
+    """Database time may not have reached the upper one; losses are judged by that one."""
+    stage = Stage()
+    stage.add_once(EPOCH_US + 1 * S)
+    leader, who = stage.begin_term()
+    stage.settle(leader, who)
+    at_us = 1 * S + 10 * MS
+
+    assert [] == leader.poll(Now(at_us, EPOCH_US + 1 * S - 1, EPOCH_US + 1 * S + 20 * MS), 0)[1]
+    _, released = leader.poll(Now(at_us, EPOCH_US + 1 * S, EPOCH_US + 1 * S + 20 * MS), 0)
+    assert 1 == len(released)
 
 
 def test_a_long_backlog_of_pages_starves_no_other_request() -> None:
@@ -304,6 +336,18 @@ def test_more_dead_runs_than_one_statement_ends_are_asked_for_again_at_once() ->
     leader.on_answer(Ended([], [], 0, 0, is_full=True), stage.now)
 
     assert isinstance(ask(leader, stage, SweepEnded), SweepEnded)
+
+
+def test_a_database_clock_a_little_behind_is_waited_for_without_a_busy_loop() -> None:
+    """Readings of it differ a little; a timer that the wheel has passed waits for it too."""
+    stage = Stage()
+    leader, who = stage.begin_term()
+    stage.settle(leader, who)
+    stage.offset_us -= 300 * MS
+    leader.on_hints(np.array([7]), np.array([stage.now.low_us + 1 * S]))
+    stage.settle(leader, who)
+
+    assert leader.next_wake_us(stage.now) > stage.mono_us
 
 
 @settings(max_examples=60, deadline=None)
