@@ -43,7 +43,7 @@ demo: setup ## the main job on an embedded Postgres; ends by itself with a table
 	@$(BIN)/mainspring demo
 
 test: setup ## the whole suite, without root or extra servers
-	@$(BIN)/python -m pytest tests -q
+	@$(BIN)/python -m pytest tests -q -p no:benchmark -n 2 --dist loadfile
 
 check: setup ## linters, formatter, types, import rules, spelling
 	@$(BIN)/ruff check .
