@@ -251,7 +251,7 @@ class SimScheduler(Actor):
             request, released = leader.poll(self.now(), self.extension_us)
             self.dispatch.release(released)
             if request is not None:
-                self.later(self.rng.randrange(1, 20 * MS), self._carrier(shard, who, request))
+                self.later(self.network.call_us(), self._carrier(shard, who, request))
             self.poll_at_us[shard] = leader.next_wake_us(self.now())
             wake_us = min(wake_us, self.poll_at_us[shard])
         self.unanswered(self.dispatch.overdue(t))
@@ -407,9 +407,9 @@ class SimWorker(Actor):
             if report is not None and self.is_alive:
                 self.later(duration_us, self._ender(begin.run_key, report))
         if work.start is not None:
-            self.later(self.rng.randrange(1, 10 * MS), self._starter(work.start))
+            self.later(self.network.call_us(), self._starter(work.start))
         if work.complete is not None:
-            self.later(self.rng.randrange(1, 10 * MS), self._completer(work.complete))
+            self.later(self.network.call_us(), self._completer(work.complete))
         if execution.draining and execution.is_idle and self.is_alive:
             self._leave(execution)
         return execution.next_wake_us(t)

@@ -84,20 +84,19 @@ def _check_boundary(world: World) -> None:
     fences: dict[int, int] = {}
     records: list[Claimed | Started] = [*world.store.claimed, *world.store.started]
     records.sort(key=lambda each: each.place)
-    started = {one.place: one for one in world.store.started}
     for one in records:
         known = fences.get(one.firing_id, -1)
-        start = started.get(one.place)
-        if start is None:
+        if isinstance(one, Claimed):
+            assert one.is_led, f"claimed without a term: {one}"
             assert one.fence > known, f"claimed with fence {one.fence} after {known}: {one}"
-            is_named = isinstance(one, Claimed) and one.named_fence is not None
-            assert not is_named or one.fence == one.named_fence + 1, f"not the lease named: {one}"
+            named = one.named_fence
+            assert named is None or one.fence == named + 1, f"not the lease named: {one}"
         else:
             assert one.fence == known, f"started with fence {one.fence}, leased with {known}"
-            assert start.due_us <= start.database_us, f"early: {start}"
-            assert start.is_holder_alive, f"started by a dead worker: {start}"
-            deleted = world.store.deleted.get(start.job_id)
-            assert deleted is None or start.place < deleted, f"started after deletion: {start}"
+            assert one.due_us <= one.database_us, f"early: {one}"
+            assert one.is_holder_alive, f"started by a dead worker: {one}"
+            deleted = world.store.deleted.get(one.job_id)
+            assert deleted is None or one.place < deleted, f"started after deletion: {one}"
         fences[one.firing_id] = one.fence
     leases = Counter((one.firing_id, one.fence) for one in world.store.started)
     doubled = [lease for lease, count in leases.items() if count > 1]

@@ -16,6 +16,7 @@ class Rates:
 
     call_not_applied: float = 0.0
     call_applied_unknown: float = 0.0
+    call_slow: float = 0.0
     delivery_lost: float = 0.0
     answer_lost: float = 0.0
     send_refused: float = 0.0
@@ -43,6 +44,7 @@ class Rates:
         return Rates(
             call_not_applied=maybe(rng.choice([0.002, 0.02, 0.1])),
             call_applied_unknown=maybe(rng.choice([0.002, 0.02, 0.1])),
+            call_slow=maybe(rng.choice([0.02, 0.2])),
             delivery_lost=maybe(rng.choice([0.01, 0.1, 0.3])),
             answer_lost=maybe(rng.choice([0.01, 0.1, 0.3])),
             send_refused=maybe(rng.choice([0.01, 0.1])),

@@ -27,11 +27,15 @@ class Started:
 
 @dataclass(frozen=True)
 class Claimed:
-    """A lease given to a leader; `named_fence` is the one by which it was claimed, if by one."""
+    """A lease given to a leader; `named_fence` is the one by which it was claimed, if by one.
+
+    `is_led` says whether that holder led the shard in that term.
+    """
 
     place: int
     firing_id: int
     fence: int
+    is_led: bool
     named_fence: int | None = None
 
 
@@ -61,8 +65,20 @@ class RecordingStore(MemoryStore):
         """(firing id, fence) of the letters."""
         self._place = 0
 
-    def claim_page(self, *arguments: Any, **keywords: Any) -> ClaimBatch:
-        return self._note_claim(super().claim_page(*arguments, **keywords))
+    def claim_page(
+        self,
+        shard: int,
+        term: int,
+        holder_id: int,
+        *,
+        after: tuple[int, int],
+        until_us: int,
+        limit: int,
+    ) -> ClaimBatch:
+        batch = super().claim_page(
+            shard, term, holder_id, after=after, until_us=until_us, limit=limit
+        )
+        return self._note_claim(batch, self._is_led(shard, term, holder_id), {})
 
     def claim_ids(
         self,
@@ -76,7 +92,8 @@ class RecordingStore(MemoryStore):
     ) -> ClaimBatch:
         batch = super().claim_ids(shard, term, holder_id, firing_ids, fences, until_us=until_us)
         named = dict(zip(firing_ids.tolist(), fences.tolist(), strict=True))
-        return self._note_claim(batch, {each: f for each, f in named.items() if f >= 0})
+        named = {each: fence for each, fence in named.items() if fence >= 0}
+        return self._note_claim(batch, self._is_led(shard, term, holder_id), named)
 
     def start(self, holder_id: int, firing_ids: Any, *arguments: Any, **keywords: Any) -> Starts:
         before = {
@@ -126,9 +143,15 @@ class RecordingStore(MemoryStore):
                 self.ended.append(Ended(self._next_place(), end.firing_id, end.fence, row.fence))
         return answer
 
-    def _note_claim(self, batch: ClaimBatch, named: Mapping[int, int] = {}) -> ClaimBatch:
+    def _is_led(self, shard: int, term: int, holder_id: int) -> bool:
+        row = self._state.shards[shard]
+        return (row.term, row.leader) == (term, holder_id)
+
+    def _note_claim(self, batch: ClaimBatch, is_led: bool, named: Mapping[int, int]) -> ClaimBatch:
         for firing_id, fence in zip(batch.firing_id.tolist(), batch.fence.tolist(), strict=True):
-            self.claimed.append(Claimed(self._next_place(), firing_id, fence, named.get(firing_id)))
+            self.claimed.append(
+                Claimed(self._next_place(), firing_id, fence, is_led, named.get(firing_id))
+            )
         return batch
 
     def _next_place(self) -> int:

@@ -103,12 +103,16 @@ def start_after_deletion(world: World) -> None:
 
 def lower_fence(world: World) -> None:
     last = world.store.claimed[-1]
-    world.store.claimed.append(Claimed(10**9, last.firing_id, last.fence))
+    world.store.claimed.append(Claimed(10**9, last.firing_id, last.fence, is_led=True))
 
 
 def claim_another_lease(world: World) -> None:
     first = world.store.claimed[0]
     world.store.claimed[0] = replace(first, named_fence=first.fence)
+
+
+def claim_without_a_term(world: World) -> None:
+    world.store.claimed[0] = replace(world.store.claimed[0], is_led=False)
 
 
 def drop_letter(world: World) -> None:
@@ -151,6 +155,7 @@ DEFECTS: list[tuple[Callable[[World], None], str]] = [
     (start_after_deletion, "started after deletion"),
     (lower_fence, "claimed with fence"),
     (claim_another_lease, "not the lease named"),
+    (claim_without_a_term, "claimed without a term"),
     (drop_letter, "dead without a letter"),
     (invent_letter, "letters without a run"),
     (stand_behind, "behind"),

@@ -22,7 +22,7 @@ from simulation.recording import RecordingStore
 
 DATABASE_EPOCH_US = 1_780_920_000 * S
 FAULTS_UNTIL_S = 25
-END_S = 55
+END_S = 60
 FROZEN_US = 3 * S  # the TTL of a term
 
 
@@ -159,6 +159,11 @@ class World:
         if holder is None or not holder.is_alive or holder.is_frozen(FROZEN_US):
             self.leading[shard] = scheduler
         return self.leading[shard] is scheduler
+
+    def call_us(self) -> int:
+        """How long a call takes to reach the store."""
+        is_slow = self._is_lost(self.rates.call_slow)
+        return self.rng.randrange(1, 800 * MS if is_slow else 20 * MS)
 
     def is_refused(self) -> bool:
         """Whether a socket does not take a frame."""
@@ -321,7 +326,7 @@ class World:
             retry_cap_seconds=2,
             timeout_seconds=3,
             # A short period with a long grace would run all it was late for, one by one.
-            misfire_grace_seconds=self.rng.choice([0, 1, 60] if period_us != S else [0, 1]),
+            misfire_grace_seconds=self.rng.choice([0, 1] if 0 < period_us <= 2 * S else [0, 1, 60]),
         )
         new = NewJob(
             definition=definition,
