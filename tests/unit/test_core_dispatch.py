@@ -142,8 +142,9 @@ def test_a_silent_worker_gets_nothing_new_and_loses_what_it_had_after_a_while() 
     assert made.next_send(SILENCE_US + 1) is None
     assert made.next_send(SILENCE_US) is not None
     assert made.overdue(UNANSWERED_US) == []
-    assert made.overdue(UNANSWERED_US + 1) == [FrameName(0, 1), FrameName(0, 2)]
-    assert made.overdue(UNANSWERED_US + 2) == []
+    assert made.overdue(UNANSWERED_US + 99 * MS) == [], "looked a moment ago"
+    assert made.overdue(UNANSWERED_US + 100 * MS) == [FrameName(0, 1), FrameName(0, 2)]
+    assert made.overdue(UNANSWERED_US + 200 * MS) == []
 
 
 def test_what_is_not_held_in_time_is_claimed_anew_though_the_worker_speaks() -> None:

@@ -14,7 +14,7 @@ what it names lost is claimed anew.  Nothing is believed of a worker that is sil
 from __future__ import annotations
 
 import itertools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -23,6 +23,7 @@ from mainspring.queue.answers import Beacon, Returned
 
 OUTSTANDING_FRAMES_MAX = 10_000
 """Frames of one leader in one worker's hands: half of what its beacon can list."""
+LOOKS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,8 @@ class Dispatch:
         self._unanswered_us = unanswered_us
         self._workers: dict[int, _Worker] = {}
         self._ready: dict[tuple[str, str], deque[tuple[int, PreparedFrame]]] = {}
+        self._waiting: Counter[tuple[str, str]] = Counter()
+        self._next_look_us = 0
         self._order = itertools.count(1)
         self._resent = itertools.count(-1, -1)
 
@@ -103,6 +106,7 @@ class Dispatch:
         for frame in frames:
             lane = self._ready.setdefault((frame.queue, frame.task), deque())
             lane.append((next(self._order), frame))
+            self._waiting[frame.queue, frame.task] += len(frame)
 
     def on_workers(self, addresses: Mapping[int, str], monotonic_us: int) -> list[FrameName]:
         """Take who is alive; returns the frames of those that are not, to be claimed anew."""
@@ -153,8 +157,14 @@ class Dispatch:
         return _name(sent), returned.firing_ids
 
     def overdue(self, monotonic_us: int) -> list[FrameName]:
-        """Return frames that nobody holds after the time for it, to be claimed anew."""
+        """Return frames that nobody holds after the time for it, to be claimed anew.
+
+        Looks no more than fifty times within that time, since it looks at every frame.
+        """
         unanswered: list[FrameName] = []
+        if monotonic_us < self._next_look_us:
+            return unanswered
+        self._next_look_us = monotonic_us + self._unanswered_us // LOOKS
         for worker in self._workers.values():
             heard_us = worker.beacon_us if worker.beacon_us is not None else worker.joined_us
             is_silent = monotonic_us - heard_us > self._unanswered_us
@@ -178,8 +188,9 @@ class Dispatch:
                 reserved |= able
                 continue
             frame = lane.popleft()[1]
+            self._waiting[queue, task] -= len(frame)
             if not lane:
-                del self._ready[queue, task]
+                del self._ready[queue, task], self._waiting[queue, task]
             worker = self._workers[worker_id]
             send = Send(worker_id, worker.next_seq, frame)
             worker.next_seq += 1
@@ -198,6 +209,7 @@ class Dispatch:
         worker.pop(send.seq)
         lane = self._ready.setdefault((send.frame.queue, send.frame.task), deque())
         lane.appendleft((next(self._resent), send.frame))
+        self._waiting[send.frame.queue, send.frame.task] += len(send.frame)
 
     def drop(self, shard: int) -> None:
         """Forget every frame of a shard that this process no longer leads."""
@@ -205,8 +217,9 @@ class Dispatch:
             kept = deque(entry for entry in lane if entry[1].shard != shard)
             if kept:
                 self._ready[name] = kept
+                self._waiting[name] = sum(len(frame) for _, frame in kept)
             else:
-                del self._ready[name]
+                del self._ready[name], self._waiting[name]
         for worker in self._workers.values():
             for seq, sent in list(worker.outstanding.items()):
                 if sent.frame.shard == shard:
@@ -214,7 +227,7 @@ class Dispatch:
 
     def waiting(self) -> dict[tuple[str, str], int]:
         """Return how many released firings wait for a worker, by (queue, task)."""
-        return {name: sum(len(frame) for _, frame in lane) for name, lane in self._ready.items()}
+        return dict(self._waiting)
 
     def addresses(self) -> dict[int, str]:
         """Return the living workers and where they listen."""
