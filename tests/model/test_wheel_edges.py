@@ -76,7 +76,7 @@ def test_jump_costs_what_fires_not_what_passes(kind: AnyWheel, jump: int) -> Non
     wheel.insert(column(1, 2, 3, 4, 5), due)
     begin = time.thread_time()
     ids, due_ticks = wheel.advance(jump)
-    assert time.thread_time() - begin < 0.05
+    assert time.thread_time() - begin < 0.5  # a walk over the ticks would take minutes
     assert ([1, 2, 3, 4], due[:4].tolist()) == (ids.tolist(), due_ticks.tolist())
     assert jump + 1 == wheel.next_due_tick()
 

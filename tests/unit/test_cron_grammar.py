@@ -202,6 +202,6 @@ def test_any_text_is_read_or_refused_in_bounded_time(text: str) -> None:
     if error is None:
         assert len(text) <= SCHEDULE_LENGTH_MAX
     else:
-        assert min(cpu_s) < 0.005
+        assert min(cpu_s) < 0.05  # 0.1 ms usually; wide, since a busy machine is no failure
         assert error.hint
         assert len(error.message) < 600

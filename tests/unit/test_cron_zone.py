@@ -47,7 +47,7 @@ def test_unknown_zone_is_refused_with_the_nearest_names(name: str, hint: str) ->
     with pytest.raises(InvalidSchedule) as caught:
         load_zone(name)
 
-    assert time.thread_time() - begin < 0.050
+    assert time.thread_time() - begin < 0.5  # 2 ms usually
     assert hint in str(caught.value.hint)
     assert caught.value.pointer == "/timezone"
     assert caught.value.message.isascii()
