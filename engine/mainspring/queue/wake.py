@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 
 
 class WakeUp:
@@ -14,10 +15,14 @@ class WakeUp:
 
     Whoever clears must look at the shared state *afterwards*: a change made before a `set` that
     was merged into an earlier one is seen then.
+
+    A signal handler may ring too.  It runs between any two steps of the thread that clears, so the
+    lock is one that its owner may take again, and `clear` reads the descriptor whether or not it
+    believes that somebody rang.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._is_set = False
 
@@ -37,8 +42,9 @@ class WakeUp:
         """Return whether it had been set, and let the next `set` ring again."""
         with self._lock:
             was_set = self._is_set
-            if was_set and self._fd >= 0:
-                os.eventfd_read(self._fd)
+            if self._fd >= 0:
+                with suppress(BlockingIOError):
+                    os.eventfd_read(self._fd)
             self._is_set = False
             return was_set
 
