@@ -8,6 +8,7 @@ occurrence*, which no store computes, and compares it after each step.
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, TypeVar
 
@@ -82,6 +83,7 @@ class Running:
 
     row: ClaimRow
     worker: int
+    locked_until_us: int
 
 
 class Accounts(RuleBasedStateMachine):
@@ -116,8 +118,12 @@ class Accounts(RuleBasedStateMachine):
     def step(self, data: st.DataObject) -> None:
         """Perform one operation that is possible now."""
         possible = [each for each in OPERATIONS if each.needs(self)]
-        names = [each.name for each in reversed(possible) for _ in range(each.weight)]
-        name = data.draw(st.sampled_from(names))
+        names = [each.name for each in possible for _ in range(each.weight)]
+        # Hypothesis favours what stands first and last: what stands there is mixed, the same way
+        # each time, and the first is one that gets on.
+        random.Random(len(names)).shuffle(names)
+        first = "finish" if self.running else "serve"
+        name = data.draw(st.sampled_from([first, *names]))
         [chosen] = [each for each in possible if each.name == name]
         drawn = {key: data.draw(strategy) for key, strategy in chosen.strategies.items()}
         getattr(self, name)(data, **drawn)
@@ -210,13 +216,14 @@ class Accounts(RuleBasedStateMachine):
             ends[end.firing_id] = end
         return list(ends.values())
 
-    def _draw_end(self, data: st.DataObject, row: ClaimRow) -> RunEnd:
+    def _draw_end(self, data: st.DataObject, row: ClaimRow, *, is_right: bool = False) -> RunEnd:
         status = data.draw(st.sampled_from(ENDS))
-        is_told = row.job_id in self.deleted and data.draw(st.booleans())
+        is_told = row.job_id in self.deleted and (is_right or data.draw(st.booleans()))
+        error = 0 if is_right else data.draw(st.sampled_from([0] * 9 + [1, -1]))
         return ending(
             row,
             status,
-            fence=row.fence + data.draw(st.sampled_from([0] * 9 + [1, -1])),
+            fence=row.fence + error,
             rev=row.rev + is_told,
             **self._draw_next(data, row.firing_id, row.job_id, row.scheduled_us, status),
         )
@@ -260,6 +267,7 @@ class Accounts(RuleBasedStateMachine):
 
     def _serve(self, data: st.DataObject) -> None:
         """Let leaders and a worker do what they do when nothing goes wrong."""
+        self._check_tables()
         now_us = self.clock.now_us
         self._add(
             new_job(now_us - data.draw(st.integers(0, 1)), is_once=is_once)
@@ -315,10 +323,10 @@ class Accounts(RuleBasedStateMachine):
             slack_s=SLACK_S,
         )
         by_id = {row.firing_id: row for row in rows}
-        for firing_id, fence, started_us, _ in started:
+        for firing_id, fence, started_us, locked_until_us in started:
             assert started_us <= self.clock.now_us
             row = by_id[firing_id]._replace(fence=fence)
-            self.running.setdefault(firing_id, Running(row, worker))
+            self.running[firing_id] = Running(row, worker, locked_until_us)
 
     def _beat(self, holder: int) -> None:
         if self.ask("beat", holder):

@@ -32,6 +32,7 @@ from conformance.accounts import (
 )
 from conformance.conftest import empty, listening
 from conformance.stage import (
+    BEFORE_ALL,
     HOUR_US,
     START_US,
     HandClock,
@@ -45,6 +46,7 @@ from mainspring.store.memory import MemoryStore
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.protocol import Missed
 
+EXTENSION_US = 60 * US_PER_S
 EXAMPLES_USUAL = 60
 EXAMPLES = int(os.environ.get("MAINSPRING_EXAMPLES", EXAMPLES_USUAL))
 """More, as in MAINSPRING_EXAMPLES=2000, are other ones each time; the usual ones are always the
@@ -97,6 +99,20 @@ class StoreMachine(Accounts):
         self.clock.now_us += passed_us
         self.ask("make_partitions", days_ahead=1)
         assert self.ask("database_us") == self.clock.now_us
+
+    @operation(
+        2,
+        needs=lambda self: self.running,
+        beyond_us=st.sampled_from([0, 1, EXTENSION_US, EXTENSION_US + 1]),
+        extension_us=st.sampled_from([EXTENSION_US, 0]),
+    )
+    def outlive_lease(self, data: st.DataObject, beyond_us: int, extension_us: int) -> None:
+        firing_id = data.draw(st.sampled_from(sorted(self.running)))
+        end_us = self.running[firing_id].locked_until_us + beyond_us
+        self.clock.now_us = max(self.clock.now_us, end_us)
+        self.ask("make_partitions", days_ahead=1)
+        shard = self._shard_of(self.jobs_of[firing_id])
+        self.ask("sweep_ended", shard, extension_us=extension_us, limit=100)
 
     @operation(1, days=st.integers(1, 3))
     def drop_old_partitions(self, data: st.DataObject, days: int) -> None:
@@ -236,7 +252,15 @@ class StoreMachine(Accounts):
         ends = self._draw_ends(data, count)
         self._keep_ended(ends, self.ask("complete", ends))
 
-    @operation(5, needs=lambda self: self.running)
+    @operation(4, needs=lambda self: self.running)
+    def finish(self, data: st.DataObject) -> None:
+        for firing_id in data.draw(st.permutations(sorted(self.running))):
+            row = self.running[firing_id].row
+            end = self._draw_end(data, row, is_right=True)
+            self._keep_ended([end], self.ask("complete", [end]))
+        self._serve(data)
+
+    @operation(4, needs=lambda self: self.running)
     def complete_one(self, data: st.DataObject) -> None:
         firing_id = data.draw(st.sampled_from(sorted(self.running)))
         end = self._draw_end(data, self.running[firing_id].row)
@@ -245,7 +269,7 @@ class StoreMachine(Accounts):
     @operation(
         4,
         shard=SHARD,
-        extension_us=st.sampled_from([0, 60 * US_PER_S]),
+        extension_us=st.sampled_from([0, EXTENSION_US]),
         limit=LIMITS,
     )
     def end_lost(self, data: st.DataObject, shard: int, extension_us: int, limit: int) -> None:
@@ -260,6 +284,7 @@ class StoreMachine(Accounts):
         assert (answer is TermLost) is (shard not in self.terms or self.terms[shard][0] != term)
         if answer is not TermLost:
             self._keep_ended(ends, answer)
+        self._serve(data)
 
     @operation(1)
     def read_started(self, data: st.DataObject) -> None:
@@ -296,6 +321,19 @@ class StoreMachine(Accounts):
     @operation(2, shard=st.integers(0, SHARDS))
     def take_term(self, data: st.DataObject, shard: int) -> None:
         self._take_term(shard, data.draw(st.sampled_from(self.schedulers)))
+
+    @operation(2, needs=lambda self: self.terms, limit=LIMITS)
+    def claim_after_takeover(self, data: st.DataObject, limit: int) -> None:
+        shard = data.draw(st.sampled_from(sorted(self.terms)))
+        term, leader = self.terms[shard]
+        self._add([new_job(self.clock.now_us) for _ in range(3)])
+        self._take_term(shard, data.draw(st.sampled_from(self.schedulers)))
+        keywords = {"after": BEFORE_ALL, "until_us": self.clock.now_us, "limit": limit}
+        assert self.ask("claim_page", shard, term, leader, **keywords) is TermLost
+        ids = int64s(list(self.open)[-3:])
+        fences = int64s([-1, -1, -1])
+        keywords = {"until_us": self.clock.now_us}
+        assert self.ask("claim_ids", shard, term, leader, ids, fences, **keywords) is TermLost
 
     @operation(2, shard=SHARD, ends=st.sampled_from([False, True]))
     def renew_or_end_term(self, data: st.DataObject, shard: int, ends: bool) -> None:
