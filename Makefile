@@ -22,7 +22,7 @@ $(STAMPS)/venv:
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/locked: $(STAMPS)/venv requirements.lock
-	@echo "installing locked dependencies into $(VENV)"
+	@echo "installing locked dependencies into $(VENV) (some minutes, the first time)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@touch $@
 
