@@ -163,7 +163,7 @@ class World:
     def call_us(self) -> int:
         """How long a call takes to reach the store."""
         is_slow = self._is_lost(self.rates.call_slow)
-        return self.rng.randrange(1, 800 * MS if is_slow else 20 * MS)
+        return self.rng.randrange(1, 3 * S if is_slow else 20 * MS)
 
     def is_refused(self) -> bool:
         """Whether a socket does not take a frame."""

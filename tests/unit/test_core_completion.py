@@ -395,3 +395,20 @@ def test_a_start_is_given_up_when_there_is_no_more_waiting() -> None:
     store = Hooked(stage.store, before_start=fail)
     assert start_firings(store, wanted, slack_s=5, wait=lambda n: n < 3) is None  # type: ignore[arg-type]
     assert 3 == store.calls.count("start")
+
+
+def test_a_worker_that_is_dead_or_has_left_starts_nothing() -> None:
+    """Also by the repeat of a start that it had asked for while it was alive."""
+    for is_dead in (True, False):
+        stage = Stage()
+        wanted = request(stage)
+        if is_dead:
+            (me,) = (h for h in stage.store.read_holders().holders if h.kind == "worker")
+            assert stage.store.declare_dead(stage.worker, me.beat)
+        else:
+            stage.store.leave(stage.worker)
+        starts = start_firings(stage.store, wanted, slack_s=5, wait=lambda _: True)
+
+        assert starts is not None
+        assert [] == starts.firing_id.tolist()
+        assert {} == stage.store.read_started([1, 2])
