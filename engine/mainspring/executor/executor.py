@@ -57,6 +57,7 @@ class Executor:
         self._concurrency = concurrency
         self._stuck = 0
         self._is_stopped = False
+        self._owner_pid = os.getpid()
         self._runs: dict[int, Run] = {}
         # The hot paths take the bare lock: a Condition enters through two Python calls.
         self._lock = threading.Lock()
@@ -166,6 +167,10 @@ class Executor:
 
     def end(self, run: Run, outcome: Outcome) -> None:
         """See `Ledger`."""
+        if os.getpid() != self._owner_pid:
+            # A handler forked, and this is the copy coming back.  It shares the worker's sockets
+            # and sessions and must not touch them; not even the lock is sure to be free.
+            os._exit(0)
         with self._lock:
             if run.is_stuck:
                 run.is_stuck = False

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -82,6 +84,67 @@ async def retry_after(ctx: Context, _payload: Any) -> None:
 async def kill(ctx: Context, _payload: Any) -> None:
     log("start", ctx)
     os.kill(os.getpid(), 9)
+
+
+@tasks.task("fork")
+def fork(ctx: Context, _payload: Any) -> int:
+    """Fork, and return in both processes."""
+    log("start", ctx)
+    return os.fork() or os.getpid()
+
+
+@tasks.task("fork-async")
+async def fork_async(ctx: Context, _payload: Any) -> int:
+    log("start", ctx)
+    return os.fork() or os.getpid()
+
+
+@tasks.task("hold-gil")
+def hold_gil(ctx: Context, payload: Any) -> str:
+    log("start", ctx)
+    ctypes.PyDLL(None).usleep(int(payload["seconds"] * 1_000_000))  # PyDLL keeps the lock
+    return "held"
+
+
+@tasks.task("exit")
+def exit_(ctx: Context, _payload: Any) -> None:
+    log("start", ctx)
+    sys.exit(3)
+
+
+@tasks.task("interrupt")
+async def interrupt(ctx: Context, _payload: Any) -> None:
+    log("start", ctx)
+    raise KeyboardInterrupt
+
+
+@tasks.task("return-odd")
+async def return_odd(ctx: Context, payload: Any) -> Any:
+    log("start", ctx)
+    circle: list[Any] = []
+    circle.append(circle)
+    deep: list[Any] = []
+    for _ in range(200_000):
+        deep = [deep]
+    return {
+        "nan": float("nan"),
+        "bytes": b"\x00\xff",
+        "huge": ["x" * 1_000] * 50_000,
+        "circle": circle,
+        "deep": deep,
+        "surrogate": "\ud800\x00",
+        "object": object(),
+    }[payload]
+
+
+@tasks.task("litter")
+def litter(ctx: Context, _payload: Any) -> None:
+    """Leave the process in another folder, without its environment, and with much said."""
+    log("start", ctx)
+    print("said" * 250_000)  # noqa: T201
+    sys.stderr.write("said" * 1_000 + "\n")
+    os.close(0)
+    os.chdir("/")
 
 
 @other_tasks.task("stranger")
