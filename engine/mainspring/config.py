@@ -66,7 +66,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """A worker whose last beat was sent longer ago starts nothing; less than dead_after_seconds."""
     beacon_seconds: Annotated[float, Meta(ge=0.01, le=1)] = 0.2
     drain_seconds: Annotated[float, Meta(ge=0, le=86_400)] = 30.0
-    """How long SIGTERM waits for running handlers before it cancels them."""
+    """How long SIGTERM waits for running handlers before it cancels them.  Their ends are waited
+    for, some seconds more."""
     output_bytes_max: Annotated[int, Meta(ge=0, le=65_536)] = 4_096
     metrics_port: Port = 0
     bind_host: str = "127.0.0.1"

@@ -36,6 +36,6 @@ handlers that cannot be trusted with either.
 
 from __future__ import annotations
 
-from mainspring.executor.executor import Executor
+from mainspring.executor.executor import GRACE_S, Executor
 
-__all__ = ["Executor"]
+__all__ = ["GRACE_S", "Executor"]

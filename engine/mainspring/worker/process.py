@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import structlog
 
-from mainspring.clock import monotonic_us, sleep_s
+from mainspring.clock import monotonic_s, monotonic_us, sleep_s
 from mainspring.config import WorkerSettings
 from mainspring.core.completion import Chance, Completed, PendingEnd, complete_runs
 from mainspring.core.ending import EndKind, Report
@@ -26,7 +26,7 @@ from mainspring.core.starting import start_firings
 from mainspring.core.trust import TrustWindow
 from mainspring.cron import OccurrenceMemo
 from mainspring.errors import CorruptFrame, StoreUnavailable
-from mainspring.executor import Executor
+from mainspring.executor import GRACE_S, Executor
 from mainspring.frame import decode
 from mainspring.handlers import Outcome, OutcomeKind, Tasks
 from mainspring.heartbeat import HeartbeatChild
@@ -42,6 +42,12 @@ DELIVERIES_PER_ROUND = 100
 HINT_HORIZON_US = 600 * US_PER_S
 DIRECTORY_PERIOD_S = 1.0
 RETRY_WAIT_S_MAX = 1.0
+RECORD_S = 2.0
+"""After the drain time and the grace of what it cancelled: for the store to take the last ends."""
+
+JOIN_S = 10.0
+"""For all threads together; a statement under way ends within six seconds."""
+
 _END_KINDS: dict[OutcomeKind, EndKind] = {
     OutcomeKind.SUCCESS: "success",
     OutcomeKind.FAILED: "failed",
@@ -104,6 +110,7 @@ class WorkerProcess:
         self._inbox: queue.SimpleQueue[_Event] = queue.SimpleQueue()
         self._sockets = WorkerSockets(settings.bind_host, on_dropped=self._count_dropped)
         self._stop_us: int | None = None
+        self._is_cancelled = False
         self._is_stopping = threading.Event()
         self._failure: BaseException | None = None
         self._is_over = threading.Event()
@@ -253,14 +260,19 @@ class WorkerProcess:
             return False
         if self._execution.is_idle:
             return True
+        if self._is_cancelled:
+            self._executor.cancel_all()  # what was in line for a slot and has got one since
         if monotonic_us() < self._stop_us:
             return False
+        if self._is_cancelled:
+            return True
+        # Every cancelled run ends within its grace, and its end is worth recording: what leaves
+        # without one is retried as lost, as if this worker had crashed.
+        self._is_cancelled = True
         cancelled = self._executor.cancel_all()
-        if cancelled:
-            log.warning("drain time is over, cancelling handlers", count=cancelled)
-            self._stop_us = monotonic_us() + _us(self._settings.drain_seconds)
-            return False
-        return True
+        log.warning("drain time is over, cancelling handlers", count=cancelled)
+        self._stop_us = monotonic_us() + _us(GRACE_S + RECORD_S)
+        return False
 
     def _end(self) -> None:
         self._is_over.set()
@@ -269,8 +281,9 @@ class WorkerProcess:
             self._sockets.answer(told.leader, told.address, told.answer)
         self._starts.put(None)
         self._ends.put(None)
+        end_s = monotonic_s() + JOIN_S
         for thread in self._threads:
-            thread.join(timeout=10)
+            thread.join(timeout=max(0.0, end_s - monotonic_s()))
         self._executor.stop(0)
         self._heartbeat.stop()
         try:
