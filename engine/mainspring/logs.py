@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Final
+from contextlib import suppress
+from typing import Final, TextIO
 
 import msgspec
 import structlog
@@ -53,8 +54,14 @@ def configure(kind: str, *, is_terminal: bool | None = None) -> None:
     is_terminal
         Readable text instead of JSON.  None, the default, looks at standard error.
     """
+    stream = _Unfailing(sys.stderr)
     if is_terminal is None:
-        is_terminal = sys.stderr.isatty()
+        is_terminal = stream.isatty()
+
+    def say_who(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:  # noqa: ARG001
+        event["process"] = kind  # not by a context variable: threads begin with none
+        return event
+
     renderer: structlog.typing.Processor = (
         structlog.dev.ConsoleRenderer()
         if is_terminal
@@ -63,6 +70,7 @@ def configure(kind: str, *, is_terminal: bool | None = None) -> None:
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            say_who,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
             structlog.processors.format_exc_info,
@@ -70,10 +78,36 @@ def configure(kind: str, *, is_terminal: bool | None = None) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger("info"),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(stream),  # type: ignore[arg-type]
         cache_logger_on_first_use=False,
     )
-    structlog.contextvars.bind_contextvars(process=kind)
+
+
+class _Unfailing:
+    """Standard error as a place that takes everything.
+
+    A full disk, a log collector that ended, or no standard error at all: lines are lost then, and
+    nothing else.  Who logs is often the one thread that must go on.
+    """
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        """Write, or lose it."""
+        if self._stream is not None:
+            with suppress(OSError, ValueError):
+                self._stream.write(text)
+
+    def flush(self) -> None:
+        """Flush, or lose it."""
+        if self._stream is not None:
+            with suppress(OSError, ValueError):
+                self._stream.flush()
+
+    def isatty(self) -> bool:
+        """Return whether a person reads it."""
+        return self._stream is not None and not self._stream.closed and self._stream.isatty()
 
 
 def _scrub(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:  # noqa: ARG001

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
+import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 import structlog
@@ -115,3 +119,30 @@ def test_a_terminal_gets_readable_text(capsys: pytest.CaptureFixture[str]) -> No
     assert "hello" in err
     assert "hidden" not in err
     assert not err.startswith("{")
+
+
+def test_lines_of_every_thread_say_which_process_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """A thread begins without context variables."""
+    configure("scheduler", is_terminal=False)
+    thread = threading.Thread(target=structlog.get_logger().info, args=("from a thread",))
+    thread.start()
+    thread.join()
+
+    assert "scheduler" == json.loads(capsys.readouterr().err)["process"]
+
+
+@pytest.mark.parametrize("kind", ["full", "closed", "none"])
+def test_a_line_that_cannot_be_written_is_lost_and_nothing_else(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk, a closed stream or no standard error at all ends no thread of ours."""
+    stream = Path("/dev/full").open("w", buffering=1, encoding="utf-8")  # noqa: SIM115
+    if kind == "closed":
+        stream.close()
+    monkeypatch.setattr(sys, "stderr", None if kind == "none" else stream)
+    configure("worker")
+    log = structlog.get_logger()
+    for _ in range(3):
+        log.warning("x" * 20_000)
+    with pytest.raises(OSError, match="No space left") if kind == "full" else nullcontext():
+        stream.close()  # what it had kept
