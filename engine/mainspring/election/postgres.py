@@ -10,9 +10,14 @@ Source: PostgreSQL manual, "Advisory Locks".
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
+from mainspring.clock import US_PER_S, monotonic_us
 from mainspring.errors import StoreUnavailable
+
+CHECK_US: Final = US_PER_S // 4
+"""One answer of the session vouches this long for all its locks: one question a round, and not one
+for each shard.  It is below the margin that a term's trust window keeps."""
 
 
 class LockSession(Protocol):
@@ -38,6 +43,7 @@ class PostgresElector:
         self._open_session = open_session
         self._session: LockSession | None = None
         self._elected: set[int] = set()
+        self._checked_us: int | None = None
 
     def campaign(self, shard: int) -> bool:
         """Return whether the shard's lock is this session's now."""
@@ -57,8 +63,12 @@ class PostgresElector:
         """Return whether the session still answers and holds the lock."""
         if self._session is None or shard not in self._elected:
             return False
+        asked_us = monotonic_us()
+        if self._checked_us is not None and asked_us - self._checked_us < CHECK_US:
+            return True
         try:
             self._session.check()
+            self._checked_us = asked_us
         except StoreUnavailable:
             self._break()
             return False
@@ -80,6 +90,7 @@ class PostgresElector:
 
     def _break(self) -> None:
         session, self._session = self._session, None
+        self._checked_us = None
         self._elected.clear()
         if session is not None:
             session.close()

@@ -47,6 +47,7 @@ class Claimers:
         self._tell = tell
         self._on_bug = on_bug
         self._assigned: queue.SimpleQueue[Assignment | None] = queue.SimpleQueue()
+        self._is_stopping = False
         self._threads = [
             threading.Thread(target=self._run, name=f"claimer-{i}", daemon=True)
             for i in range(threads)
@@ -62,14 +63,18 @@ class Claimers:
         self._assigned.put(Assignment(who, request))
 
     def stop(self) -> None:
-        """Finish what was submitted and end the threads."""
+        """Finish what is under way, pass over what is not, and end the threads."""
+        self._is_stopping = True
         for _ in self._threads:
             self._assigned.put(None)
         for thread in self._threads:
-            thread.join()
+            if thread.ident is not None:
+                thread.join()
 
     def _run(self) -> None:
         while (assigned := self._assigned.get()) is not None:
+            if self._is_stopping:
+                continue  # nothing was leased for it, and a silent store takes seconds for each
             try:
                 answer: Answer = carry_out(
                     self._store, assigned.who, assigned.request, self._recipe, self._chance

@@ -6,6 +6,7 @@ So nothing is carried over: the next life begins as a fresh process would, as a 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import structlog
@@ -22,7 +23,7 @@ class SchedulerLives:
     def __init__(self, build: Callable[[], Scheduler]) -> None:
         self._build = build
         self._current = build()
-        self._is_stopping = False
+        self._stopping = threading.Event()
 
     @property
     def holder_id(self) -> int:
@@ -31,7 +32,7 @@ class SchedulerLives:
 
     def stop(self) -> None:
         """Ask the life that goes on now to end, and begin none after it; from any thread."""
-        self._is_stopping = True
+        self._stopping.set()
         self._current.stop()
 
     def run(self) -> None:
@@ -40,9 +41,11 @@ class SchedulerLives:
             try:
                 self._current.run()
             except HolderLost as error:
-                if self._is_stopping:
+                if self._stopping.is_set():
                     return
                 log.warning("declared dead, going on with a new id", error=error.message)
                 self._current = self._build()
+                if self._stopping.is_set():  # the one it was said to had ended already
+                    self._current.stop()
             else:
                 return

@@ -349,12 +349,13 @@ class Scheduler:
         self._listener.stop()
         claimers.stop()
         self._take_events()
-        for led in self._led.values():
-            firing_ids, fences = led.leader.hand_back()
-            try:
+        try:
+            for led in self._led.values():
+                firing_ids, fences = led.leader.hand_back()
                 self._store.hand_back(self.holder_id, firing_ids, fences)
-            except MainspringError as error:
-                log.warning("could not hand back", shard=led.who.shard, error=str(error))
+        except MainspringError as error:
+            # The next term claims it all anyway; asking on could take seconds for each shard.
+            log.warning("could not hand back", error=error.message)
         pulse.stop()
         self._sockets.close()
 

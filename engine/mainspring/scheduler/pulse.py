@@ -60,21 +60,25 @@ class PulseThread:
         self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
 
     def start(self) -> None:
-        """Make the first round in the calling thread, so that the clock is known; then go on."""
-        self._round()
+        """Start the thread; it makes its first round at once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread, resign every shard and say that this holder leaves."""
+        """End the thread, resign every shard and say that this holder leaves.
+
+        A store that does not answer is asked once: closing the elector frees the shards by itself.
+        """
         self._stopping.set()
-        self._thread.join()
-        for shard, term in list(self._terms.items()):
-            self._end(shard, term)
+        if self._thread.ident is not None:
+            self._thread.join()
+        is_told = self._end(list(self._terms.items()))
         self._elector.close()
+        if not is_told:
+            return
         try:
             self._store.leave(self._holder_id)
         except StoreUnavailable as error:
-            log.warning("could not say goodbye", error=str(error))
+            log.warning("could not say goodbye", error=error.message)
 
     def give_up(self, shard: int, term: int) -> None:
         """Have a term ended, from any thread: the loop threw the shard's state away.
@@ -84,7 +88,7 @@ class PulseThread:
         self._given_up.put((shard, term))
 
     def _run(self) -> None:
-        while not self._stopping.wait(self._period_s):
+        while not self._stopping.is_set():
             try:
                 self._round()
             except StoreUnavailable as error:
@@ -93,6 +97,7 @@ class PulseThread:
             except BaseException as error:  # noqa: BLE001  handed to the loop, which ends with it
                 self._on_failure(error)
                 return
+            self._stopping.wait(self._period_s)
 
     def _round(self) -> None:
         if not self._store.beat(self._holder_id):
@@ -129,18 +134,17 @@ class PulseThread:
         while not self._given_up.empty():
             shard, term = self._given_up.get()
             if self._terms.get(shard) == term:
-                self._end(shard, term)
-        for shard, term in list(self._terms.items()):
-            if not self._elector.is_elected(shard):
-                self._end(shard, term)
+                self._end([(shard, term)])
+        self._end([each for each in self._terms.items() if not self._elector.is_elected(each[0])])
         if not self._terms:
             return
         sent_us = monotonic_us()
         standing = self._store.renew_terms(self._holder_id, dict(self._terms))
         self._tell(TermsRenewed(frozenset(standing), sent_us))
-        for shard in [shard for shard in self._terms if shard not in standing]:
-            log.warning("term lost", shard=shard, term=self._terms[shard])
-            self._end(shard, self._terms[shard])
+        lost = [each for each in self._terms.items() if each[0] not in standing]
+        for shard, term in lost:
+            log.warning("term lost", shard=shard, term=term)
+        self._end(lost)
 
     def _campaign(self) -> None:
         for shard in range(self._shard_count):
@@ -151,11 +155,20 @@ class PulseThread:
                 self._tell(TermBegun(shard, term, sent_us))
                 log.info("term begun", shard=shard, term=term)
 
-    def _end(self, shard: int, term: int) -> None:
-        del self._terms[shard]
-        self._tell(TermEnded(shard))
+    def _end(self, terms: list[tuple[int, int]]) -> bool:
+        """Lead these no more; returns whether the store could be told.
+
+        The first refusal is the last question: each may take seconds, and what is not told is
+        overruled by the next term anyway.
+        """
+        for shard, _ in terms:
+            del self._terms[shard]
+            self._tell(TermEnded(shard))
         try:
-            self._store.end_term(shard, term, self._holder_id)
-            self._elector.resign(shard)
+            for shard, term in terms:
+                self._store.end_term(shard, term, self._holder_id)
+                self._elector.resign(shard)
         except StoreUnavailable as error:
-            log.warning("could not resign", shard=shard, error=error.message)
+            log.warning("could not resign", count=len(terms), error=error.message)
+            return False
+        return True
