@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -190,8 +191,11 @@ def url_of(listener: socket.socket) -> str:
 
 
 def _print_line(line: Listening | Problem) -> None:
-    sys.stdout.write(msgspec.json.encode(line).decode("utf-8") + "\n")
-    sys.stdout.flush()
+    # Nobody may be there to read it, or not any more; that is no reason not to serve.
+    if sys.stdout is not None:
+        with suppress(OSError, ValueError):
+            sys.stdout.write(msgspec.json.encode(line).decode("utf-8") + "\n")
+            sys.stdout.flush()
 
 
 def _complain(error: MainspringError, code: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
 import click
@@ -12,7 +13,6 @@ import msgspec
 
 from mainspring.errors import (
     Conflict,
-    DevPostgresError,
     InvalidInput,
     MainspringError,
     NotFound,
@@ -47,6 +47,41 @@ def print_json(value: Any) -> None:
     """Print one JSON value and a newline."""
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
     sys.stdout.flush()
+
+
+def announce(value: Any) -> None:
+    """Print the JSON value by which a process says that it is ready, if somebody reads it.
+
+    A process that serves goes on without its standard output: a reader that took the line and left,
+    or none at all, is no reason to end.
+    """
+    if sys.stdout is not None:
+        with suppress(OSError, ValueError):
+            print_json(value)
+
+
+def announce_text(text: str) -> None:
+    """Print the line by which a process says to a person that it is ready; as `announce`."""
+    if sys.stdout is not None:
+        with suppress(OSError, ValueError):
+            click.echo(text)
+
+
+def print_columns(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print aligned columns, numbers to the right; the same for a terminal and a pipe.
+
+    For what people read in both; machines have `--json`.
+    """
+    is_number = [
+        all(row[i].replace(",", "").isdigit() for row in rows) for i in range(len(columns))
+    ]
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    for row in (columns, *rows):
+        cells = [
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(row, widths, is_number, strict=True)
+        ]
+        click.echo("  ".join(cells).rstrip())
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -86,5 +121,4 @@ def fail(error: MainspringError, *, as_json: bool) -> NoReturn:
         for label, text in (("detail", error.detail), ("hint", error.hint)):
             if text:
                 click.echo(f"  {label}: {text}", err=True)
-    is_refused_setup = isinstance(error, DevPostgresError)
-    sys.exit(EXIT_BAD_INPUT if is_input and not is_refused_setup else EXIT_FAILED)
+    sys.exit(EXIT_BAD_INPUT if is_input else EXIT_FAILED)

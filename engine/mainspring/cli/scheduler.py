@@ -8,13 +8,14 @@ from typing import Any
 import click
 
 from mainspring.cli.database import dsn_option, open_store, process_name, require_dsn
-from mainspring.cli.output import json_option, print_json
+from mainspring.cli.output import announce, announce_text, json_option
 from mainspring.cli.signals import on_stop_signal
 from mainspring.config import SchedulerSettings, read_environment
 from mainspring.election import PostgresElector
 from mainspring.errors import InvalidInput
 from mainspring.logs import configure
 from mainspring.metrics import SchedulerMetrics, serve_metrics
+from mainspring.model import format_holder_id
 from mainspring.parent import die_with_parent
 from mainspring.scheduler import Scheduler, SchedulerLives
 from mainspring.store.postgres.locks import open_lock_session
@@ -58,7 +59,12 @@ def scheduler(dsn: str | None, as_json: bool, **given: Any) -> None:
             metrics.registry, settings.bind_host, settings.metrics_port
         )
         if as_json:
-            print_json({"holder_id": process.holder_id, "metrics_port": port})
+            announce({"holder_id": process.holder_id, "metrics_port": port})
+        else:
+            announce_text(
+                f"scheduler {format_holder_id(process.holder_id)} leads what nobody leads; "
+                f"its figures: http://{settings.bind_host}:{port}/metrics"
+            )
         try:
             process.run()
         finally:

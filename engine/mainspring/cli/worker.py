@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-import sys
 from typing import Any
 
 import click
 
 from mainspring.cli.database import dsn_option, open_store, process_name, require_dsn
-from mainspring.cli.output import json_option, print_json
+from mainspring.cli.output import announce, announce_text, json_option
 from mainspring.cli.signals import on_stop_signal
-from mainspring.config import WorkerSettings, read_environment
-from mainspring.errors import InvalidInput
-from mainspring.handlers import Tasks, Worker
+from mainspring.cli.targets import load_tasks, worker_settings
 from mainspring.logs import configure
 from mainspring.metrics import WorkerMetrics, serve_metrics
+from mainspring.model import format_holder_id
 from mainspring.parent import die_with_parent
 from mainspring.worker import WorkerProcess
 
@@ -42,9 +39,7 @@ def worker(
     configure("worker")
     tasks = load_tasks(target)
     dsn = require_dsn(dsn)
-    settings = read_environment(
-        WorkerSettings, _defaults_of(tasks) | dict(os.environ), given | {"queues": queues or None}
-    )
+    settings = worker_settings(tasks, os.environ, given | {"queues": queues or None})
     metrics = WorkerMetrics()
     with open_store(dsn, "worker", pool_max=POOL_CONNECTIONS) as store:
         process = WorkerProcess(tasks, store, dsn, settings, metrics, name=process_name())
@@ -53,55 +48,19 @@ def worker(
             metrics.registry, settings.bind_host, settings.metrics_port
         )
         if as_json:
-            print_json(
+            announce(
                 {
                     "holder_id": process.holder_id,
                     "metrics_port": port,
                     "tasks": list(tasks.names),
                 }
             )
+        else:
+            announce_text(
+                f"worker {format_holder_id(process.holder_id)} runs {', '.join(tasks.names)}; "
+                f"its figures: http://{settings.bind_host}:{port}/metrics"
+            )
         try:
             process.run()
         finally:
             stop_metrics()
-
-
-def _defaults_of(tasks: Tasks) -> dict[str, str]:
-    """Return what the program says of itself, as if the environment had said it."""
-    defaults = {}
-    if isinstance(tasks, Worker) and tasks.concurrency is not None:
-        defaults["MAINSPRING_CONCURRENCY"] = str(tasks.concurrency)
-    if isinstance(tasks, Worker) and tasks.queues is not None:
-        defaults["MAINSPRING_QUEUES"] = ",".join(tasks.queues)
-    return defaults
-
-
-def load_tasks(target: str) -> Tasks:
-    """Import `module:object`; the current directory is looked in first."""
-    module_name, separator, attribute = target.partition(":")
-    if not separator or not module_name or not attribute:
-        raise InvalidInput(
-            f"{target!r} does not name an object",
-            hint="Write it as module:object, as in app:tasks.",
-        )
-    sys.path.insert(0, os.getcwd())  # noqa: PTH109  a path entry is text
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise InvalidInput(
-            f"cannot import {module_name!r}: {error}",
-            hint="Run from the folder that holds it, or install it.",
-        ) from error
-    tasks = getattr(module, attribute, None)
-    if not isinstance(tasks, Tasks):
-        raise InvalidInput(
-            f"{target!r} is not a set of tasks",
-            detail=f"It is {type(tasks).__name__}.",
-            hint="Define it as `worker = mainspring.Worker()` and decorate handlers with "
-            "`@worker.task()`.",
-        )
-    if not tasks.names:
-        raise InvalidInput(
-            f"{target!r} has no handlers", hint="Decorate functions with `@worker.task()`."
-        )
-    return tasks
