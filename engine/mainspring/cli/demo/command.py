@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from mainspring.cli.demo.client import DemoClient
 from mainspring.cli.demo.plan import PlannedJob, burst_body, expected_occurrences, plan_jobs
 from mainspring.cli.demo.tasks import LOG_VARIABLE
 from mainspring.cli.demo.verdict import (
+    Counts,
     RowVerdict,
     early_starts,
     judge,
@@ -26,7 +28,7 @@ from mainspring.cli.demo.verdict import (
     read_tables,
 )
 from mainspring.cli.migrate import prepare_database
-from mainspring.cli.output import EXIT_FAILED, json_option, print_json, print_table
+from mainspring.cli.output import EXIT_FAILED, json_option, print_columns, print_json
 from mainspring.clock import monotonic_s, sleep_s
 from mainspring.devpg import DevPostgres
 from mainspring.instants import US_PER_S, format_instant, parse_instant
@@ -57,6 +59,8 @@ def demo(dsn: str | None, burst_count: int, as_json: bool) -> None:
 
     Ends by itself in about a minute.  Exit code 0 only if nothing was missed, lost or doubled.
     """
+    # SIGTERM ends it as Ctrl-C does, so that nothing is left behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.ExitStack() as stack:
         say = _sayer(as_json=as_json)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mainspring-demo-")))
@@ -80,18 +84,26 @@ def demo(dsn: str | None, burst_count: int, as_json: bool) -> None:
         with _progress(f"registering {burst_count:,} one-offs", burst_count, as_json) as told:
             burst_ids = client.post_many(bodies, told)
         is_in_time = store.database_us() < burst_us - US_PER_S
-        say(f"all of them are due at {format_instant(burst_us)}")
+        say(f"registered {burst_count:,} one-offs, all due at {format_instant(burst_us)}")
         _watch(store, audit, burst_us, burst_count, as_json)
         # Each repeating job is to have fired at least once.
         firsts_us = [parse_instant(answer["next_run_at"]) for _, answer in registered]
-        _wait_until(store, max(firsts_us) + SETTLE_S * US_PER_S, as_json)
+        settled_us = max(firsts_us) + SETTLE_S * US_PER_S
+        _wait_until(store, settled_us, "waiting for the next full minute", as_json)
         stop_us = store.database_us()
         for job, answer in registered:
             if job.period_us:
                 client.delete_job(answer["job_id"])
+        deleted_us = store.database_us()
         _wait_settled(audit)
         runs = audit.runs()
-        rows = _judge_all(registered, burst_ids, burst_us, stop_us, runs, folder)
+        rows = _judge_all(
+            registered,
+            burst_ids,
+            burst_us,
+            (stop_us, deleted_us),
+            (read_logs(folder), read_tables(runs)),
+        )
         _report(rows, runs, burst_us, is_in_time=is_in_time, as_json=as_json)
 
 
@@ -128,9 +140,7 @@ def _choose_instant(client: DemoClient, store: PostgresStore, burst_count: int) 
 def _watch(
     store: PostgresStore, audit: Audit, burst_us: int, burst_count: int, as_json: bool
 ) -> None:
-    with _progress("waiting for their second", 1, as_json):
-        while store.database_us() < burst_us:
-            sleep_s(0.05)
+    _wait_until(store, burst_us, "waiting for their second", as_json)
     deadline_s = monotonic_s() + DRAIN_S_MAX
     with _progress(f"running {burst_count:,} firings", burst_count, as_json) as told:
         while monotonic_s() < deadline_s:
@@ -142,12 +152,15 @@ def _watch(
             sleep_s(0.25)
 
 
-def _wait_until(store: PostgresStore, until_us: int, as_json: bool) -> None:
-    if store.database_us() >= until_us:
+def _wait_until(store: PostgresStore, until_us: int, title: str, as_json: bool) -> None:
+    begun_us = now_us = store.database_us()
+    if now_us >= until_us:
         return
-    with _progress("waiting for the next full minute", 1, as_json):
-        while store.database_us() < until_us:
+    with _progress(title, -((now_us - until_us) // US_PER_S), as_json) as told:
+        while now_us < until_us:
             sleep_s(0.05)
+            now_us = store.database_us()
+            told((now_us - begun_us) // US_PER_S)
 
 
 def _wait_settled(audit: Audit) -> None:
@@ -161,19 +174,18 @@ def _judge_all(
     registered: list[tuple[PlannedJob, dict[str, str]]],
     burst_ids: list[str],
     burst_us: int,
-    stop_us: int,
-    runs: RecordedRuns,
-    folder: Path,
+    stopped_us: tuple[int, int],
+    sources: tuple[Counts, Counts],
 ) -> list[RowVerdict]:
-    sources = (read_logs(folder), read_tables(runs))
+    """Judge each job; `stopped_us` are the instants before and after the repeating ones ended."""
+    stop_us, deleted_us = stopped_us
     rows = []
     for job, answer in registered:
         first_us = parse_instant(answer["next_run_at"])
-        occurrences = expected_occurrences(first_us, job.period_us, stop_us)
+        occurrences = expected_occurrences(first_us, job.period_us, deleted_us)
         rows.append(
             judge(
                 job.title,
-                [answer["job_id"]],
                 {answer["job_id"]: occurrences},
                 attempts=job.attempts,
                 ends_with=job.ends_with,
@@ -183,8 +195,7 @@ def _judge_all(
         )
     rows.append(
         judge(
-            f"burst of {len(burst_ids):,} in one second",
-            burst_ids,
+            f"{len(burst_ids):,} in the same second",
             dict.fromkeys(burst_ids, (burst_us,)),
             attempts=1,
             ends_with="success",
@@ -212,7 +223,7 @@ def _report(
         print_json(
             {
                 "kept": is_kept,
-                "jobs": [asdict(row) for row in rows],
+                "jobs": [asdict(row) | {"kept": row.is_kept} for row in rows],
                 "burst": asdict(figures),
                 "early": early,
                 "lost": lost,
@@ -220,24 +231,9 @@ def _report(
             }
         )
     else:
-        columns = ("job", "expected", "happened", "missed", "duplicates", "")
-        print_table(
-            "what was expected and what happened",
-            columns,
-            [
-                [
-                    row.title,
-                    row.expected,
-                    row.happened,
-                    str(row.missed),
-                    str(row.duplicates),
-                    "ok" if row.is_kept else "BROKEN",
-                ]
-                for row in rows
-            ],
-        )
+        _print_rows(rows)
         click.echo(
-            f"burst lateness p50 {figures.lateness_p50_s:.3f} s, "
+            f"lateness in the same second: p50 {figures.lateness_p50_s:.3f} s, "
             f"p99 {figures.lateness_p99_s:.3f} s, max {figures.lateness_max_s:.3f} s; "
             f"drained in {figures.drain_s:.2f} s"
         )
@@ -247,6 +243,26 @@ def _report(
         click.echo("every promise was kept" if is_kept else "a promise was BROKEN")
     if not is_kept:
         sys.exit(EXIT_FAILED)
+
+
+def _print_rows(rows: list[RowVerdict]) -> None:
+    click.echo()
+    print_columns(
+        ("what was due", "expected", "in logs", "in tables", "missed", "extra", ""),
+        [
+            [
+                row.title,
+                row.expected,
+                f"{row.logged:,}",
+                f"{row.recorded:,}",
+                str(row.missed),
+                str(row.extra),
+                "ok" if row.is_kept else "BROKEN",
+            ]
+            for row in rows
+        ],
+    )
+    click.echo()
 
 
 def _sayer(*, as_json: bool) -> Callable[[str], None]:

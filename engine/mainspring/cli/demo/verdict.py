@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,14 +26,37 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class RowVerdict:
-    """One line of the table."""
+    """One line of the table.
+
+    `expected_min` and `expected_max` differ where an occurrence fell so close to the stop that it
+    may or may not have run.  Counted are successes, or failed attempts where those were planned.
+    `extra` are attempts more than planned, and occurrences that were never due.
+    """
 
     title: str
-    expected: str
-    happened: str
+    expected_min: int
+    expected_max: int
+    ends_with: str
+    attempts: int
+    logged: int
+    recorded: int
     missed: int
-    duplicates: int
-    is_kept: bool
+    extra: int
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it came as it had to."""
+        return self.missed == 0 and self.extra == 0
+
+    @property
+    def expected(self) -> str:
+        """What had to come, in words."""
+        count = f"{self.expected_max:,}"
+        if self.expected_min != self.expected_max:
+            count = f"{self.expected_min:,} to {count}"
+        if self.ends_with != "success":
+            return f"{count} failures"
+        return f"{count} at attempt {self.attempts}" if self.attempts > 1 else count
 
 
 def read_logs(folder: Path) -> Counts:
@@ -78,8 +101,7 @@ def read_tables(runs: RecordedRuns) -> Counts:
 
 def judge(
     title: str,
-    job_ids: Iterable[str],
-    occurrences: dict[str, Sequence[int]],
+    occurrences: Mapping[str, Sequence[int]],
     *,
     attempts: int,
     ends_with: str,
@@ -88,39 +110,47 @@ def judge(
 ) -> RowVerdict:
     """Compare expected occurrences with both sources; the worse of the two counts.
 
-    Occurrences after `optional_after_us` may or may not have run when everything was stopped.
+    Parameters
+    ----------
+    occurrences
+        By job id, every instant that may have run.
+    optional_after_us
+        What is due after it may or may not have run when everything was stopped.
+    sources
+        In.  The logs, then the tables.
     """
-    wanted = {
-        (job_id, at_us)
-        for job_id in job_ids
-        for at_us in occurrences[job_id]
-        if at_us <= optional_after_us
-    }
-    ids = set(occurrences)
-    missed = duplicates = 0
+    allowed = {(job_id, at_us) for job_id, at_all in occurrences.items() for at_us in at_all}
+    wanted = {occurrence for occurrence in allowed if occurrence[1] <= optional_after_us}
+    needed = 1 if ends_with == "success" else attempts
+    missed = extra = 0
     happened: list[int] = []
     for counts in sources:
-        outcomes = counts.ends if ends_with == "success" else counts.failures
-        needed = 1 if ends_with == "success" else attempts
+        outcomes = _of_jobs(counts.ends if ends_with == "success" else counts.failures, occurrences)
+        starts = {key: n for key, n in counts.starts.items() if key[0] in occurrences}
+        tries = Counter((job_id, at_us) for job_id, at_us, _ in starts)
+        over = sum(n - 1 for n in starts.values())
+        over += sum(max(0, n - needed) for n in outcomes.values())
+        over += sum(max(0, n - attempts) for n in tries.values())
+        over += sum(occurrence not in allowed for occurrence in tries)
+        extra = max(extra, over)
         missed = max(missed, sum(outcomes[occurrence] < needed for occurrence in wanted))
-        extra = sum(n - 1 for (job_id, *_), n in counts.starts.items() if job_id in ids)
-        extra += sum(max(0, n - needed) for (job_id, _), n in outcomes.items() if job_id in ids)
-        tries = Counter((key[0], key[1]) for key in counts.starts if key[0] in ids)
-        extra += sum(max(0, n - attempts) for n in tries.values())
-        duplicates = max(duplicates, extra)
-        happened.append(sum(n for (job_id, _), n in outcomes.items() if job_id in ids))
-    noun = "successes" if ends_with == "success" else "failed attempts, then a dead letter"
-    count = len(wanted) if ends_with == "success" else len(wanted) * attempts
+        happened.append(outcomes.total())
     logged, recorded = happened
     return RowVerdict(
         title=title,
-        expected=f"{count:,} {noun}"
-        + (f" at attempt {attempts}" if _is_retried(attempts, ends_with) else ""),
-        happened=f"{logged:,} in the logs, {recorded:,} in the tables",
+        expected_min=len(wanted) * needed,
+        expected_max=len(allowed) * needed,
+        ends_with=ends_with,
+        attempts=attempts,
+        logged=logged,
+        recorded=recorded,
         missed=missed,
-        duplicates=duplicates,
-        is_kept=missed == 0 and duplicates == 0,
+        extra=extra,
     )
+
+
+def _of_jobs(counted: Counter[Occurrence], jobs: Container[str]) -> Counter[Occurrence]:
+    return Counter({occurrence: n for occurrence, n in counted.items() if occurrence[0] in jobs})
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +178,3 @@ def early_starts(runs: RecordedRuns) -> int:
     """Return how many attempts started before their time; must be 0."""
     is_started = runs.started_us > 0
     return int(np.sum(runs.started_us[is_started] < runs.scheduled_us[is_started]))
-
-
-def _is_retried(attempts: int, ends_with: str) -> bool:
-    return attempts > 1 and ends_with == "success"
