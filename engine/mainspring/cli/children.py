@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
+from mainspring.cli.output import EXIT_BAD_INPUT
 from mainspring.clock import monotonic_s, sleep_s
-from mainspring.errors import MainspringError
+from mainspring.errors import InvalidInput, MainspringError
 from mainspring.parent import VARIABLE as PARENT_VARIABLE
 
 READY_S = 30.0
@@ -69,7 +70,15 @@ class Child:
         return self.process.poll() is not None
 
     def wait_ready(self, timeout_s: float = READY_S) -> dict[str, Any]:
-        """Return what it said when it was ready; raises `ChildFailed` if it never did."""
+        """Return what it said when it was ready.
+
+        Raises
+        ------
+        InvalidInput
+            It ended because of its input, and said so.
+        ChildFailed
+            It ended for another reason, or never became ready.
+        """
         deadline_s = monotonic_s() + timeout_s
         while not self._has_line.wait(0.05):
             if self.has_ended or monotonic_s() > deadline_s:
@@ -79,11 +88,12 @@ class Child:
             raise ChildFailed(
                 f"{self.title} did not become ready",
                 detail=self._last_words(),
-                hint=f"Its log is {self.log_path}." if self.log_path else None,
+                hint=f"Its log is {self.log_path}." if self.log_path else "Its log is above.",
             )
         answer: dict[str, Any] = msgspec.json.decode(self._line)
         if "problem" in answer:
-            raise ChildFailed(
+            kind = InvalidInput if self.wait() == EXIT_BAD_INPUT else ChildFailed
+            raise kind(
                 f"{self.title}: {answer['problem']}",
                 detail=answer.get("detail"),
                 hint=answer.get("hint"),

@@ -33,7 +33,7 @@ def require_dsn(dsn: str | None) -> str:
         raise InvalidInput(
             "no database was named",
             hint=f"Give --dsn or set {DSN_VARIABLE}; `mainspring serve` brings a Postgres of its "
-            "own.",
+            "own, and prints what to set.",
         )
     return dsn
 

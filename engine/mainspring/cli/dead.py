@@ -7,6 +7,7 @@ import click
 from mainspring.cli.database import dsn_option, open_store, require_dsn
 from mainspring.cli.output import json_option, print_json, print_table
 from mainspring.cli.render import cells
+from mainspring.errors import NotFound
 from mainspring.model import parse_run_id
 from mainspring.shown import shown_letter
 
@@ -40,7 +41,13 @@ def redrive(dsn: str | None, run_id: str, as_json: bool) -> None:
     """Give a dead letter attempts again, with the same scheduled_at and idempotency key."""
     firing_id, fence = parse_run_id(run_id)
     with open_store(require_dsn(dsn), "cli") as store:
-        store.redrive(firing_id, fence)
+        try:
+            store.redrive(firing_id, fence)
+        except NotFound as error:
+            raise NotFound(
+                f"there is no dead letter {run_id}",
+                hint="List them with `mainspring dead list`; one that was redriven is gone.",
+            ) from error
     if as_json:
         print_json({"run_id": run_id, "redriven": True})
     else:

@@ -35,21 +35,26 @@ def jobs() -> None:
 @click.option("--payload", default="null", show_default=True, help="JSON for the handler.")
 @click.option("--key-template", help="Idempotency key, as in 'report-{{week}}'.")
 @click.option("--max-retries", type=int, help="Attempts in all.  [default: 3]")
-@click.option("--retry-backoff", type=click.Choice(["fixed", "linear", "exponential"]))
-@click.option("--retry-base-seconds", type=int, help="[default: 5]")
-@click.option("--retry-cap-seconds", type=int, help="[default: 3600]")
-@click.option("--timeout-seconds", type=int, help="[default: 300]")
+@click.option(
+    "--retry-backoff",
+    type=click.Choice(["fixed", "linear", "exponential"]),
+    help="How delays between attempts grow.  [default: exponential]",
+)
+@click.option("--retry-base-seconds", type=int, help="The first delay.  [default: 5]")
+@click.option("--retry-cap-seconds", type=int, help="The longest delay.  [default: 3600]")
+@click.option("--timeout-seconds", type=int, help="Then an attempt has failed.  [default: 300]")
+@click.option("--misfire-grace-seconds", type=int, help="Later than this is missed.  [default: 60]")
 @dsn_option
 @json_option
 def add(
     dsn: str | None, payload: str, key_template: str | None, as_json: bool, **given: Any
 ) -> None:
-    r"""Register a job.
+    """Register a job.
 
     \b
     mainspring jobs add --name report --schedule '0 9 * * 1' --timezone America/New_York
     mainspring jobs add --name once --schedule 2026-06-08T13:00:00Z --payload '{"n": 1}'
-    """
+    """  # noqa: D301  \b is a character, by which click keeps line breaks
     fields = {name: value for name, value in given.items() if value is not None}
     try:
         fields["payload"] = msgspec.json.decode(payload)

@@ -42,4 +42,4 @@ def prepare_database(dsn: str, *, shards: int) -> list[str]:
         store.make_partitions(days_ahead=7)
     finally:
         store.close()
-    return [str(name) for name in applied]
+    return [f"{migration.version:04d}_{migration.name}" for migration in applied]
