@@ -57,7 +57,7 @@ FAR_US = 4_102_444_800 * US_PER_S  # 2100-01-01
 def demo(dsn: str | None, burst_count: int, as_json: bool) -> None:
     """Show the main job: a scheduler, an API and two workers on a Postgres of their own.
 
-    Ends by itself in about a minute.  Exit code 0 only if nothing was missed, lost or doubled.
+    Ends by itself in a minute or two.  Exit code 0 only if nothing was missed, lost or doubled.
     """
     # SIGTERM ends it as Ctrl-C does, so that nothing is left behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
