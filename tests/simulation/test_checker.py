@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import msgspec
@@ -15,6 +16,28 @@ from simulation.recording import Claimed
 from simulation.world import World
 
 SEED = 4  # has recurring jobs, one-offs, failures and a dead letter
+
+
+@pytest.fixture(scope="module")
+def finished() -> World:
+    world = World(SEED, Rates())
+    world.run_faults()
+    world.run_until(30)
+    check(world)
+    return world
+
+
+@pytest.fixture
+def world(finished: World) -> Iterator[World]:
+    """The finished world, put back after the test as it was before it."""
+    state, store, history = finished.store._state, finished.store, finished.history
+    tables: list[tuple[object, str]] = [(state, "firings"), (state, "letters")]
+    tables += [(state, "runs_by_job"), (history, "begun")]
+    tables += [(store, name) for name in ("claimed", "started", "ended", "deleted")]
+    before = [(owner, name, copy.deepcopy(getattr(owner, name))) for owner, name in tables]
+    yield finished
+    for owner, name, table in before:
+        setattr(owner, name, table)
 
 
 def find_run(world: World, status: RunStatus, *, is_recurring: bool | None = None) -> Run:
@@ -165,9 +188,9 @@ DEFECTS: list[tuple[Callable[[World], None], str]] = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("plant", "said"), DEFECTS, ids=[plant.__name__ for plant, _ in DEFECTS])
-def test_a_planted_defect_is_reported(plant: Callable[[World], None], said: str) -> None:
-    world = World(SEED, Rates(), end_s=30)
-    world.run()
+def test_a_planted_defect_is_reported(
+    world: World, plant: Callable[[World], None], said: str
+) -> None:
     check(world)
     plant(world)
 

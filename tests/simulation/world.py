@@ -22,7 +22,6 @@ from simulation.recording import RecordingStore
 
 DATABASE_EPOCH_US = 1_780_920_000 * S
 FAULTS_UNTIL_S = 25
-END_S = 60
 FROZEN_US = 3 * S  # the TTL of a term
 
 
@@ -65,8 +64,7 @@ class History:
 class World:
     """One seed's cluster."""
 
-    def __init__(self, seed: int, rates: Rates | None = None, *, end_s: int = END_S) -> None:
-        self.end_s = end_s
+    def __init__(self, seed: int, rates: Rates | None = None) -> None:
         self.rng = random.Random(seed)
         self.rates = Rates.draw(self.rng) if rates is None else rates
         self.work = Clockwork()
@@ -102,11 +100,14 @@ class World:
         """The database clock."""
         return self.work.now_us + self.database_offset_us
 
-    def run(self) -> None:
-        """Faults first; then heal, and everything must come to its end."""
-        self.work.run_until(self.started_us + FAULTS_UNTIL_S * S)
+    def run_faults(self) -> None:
+        """Let everything go wrong, and then heal it; everything must come to its end."""
+        self.run_until(FAULTS_UNTIL_S)
         self.heal()
-        self.work.run_until(self.started_us + self.end_s * S)
+
+    def run_until(self, second: int) -> None:
+        """Go on to so many seconds after the beginning."""
+        self.work.run_until(self.started_us + second * S)
 
     def letters(self) -> list[DeadLetter]:
         """Return all dead letters."""

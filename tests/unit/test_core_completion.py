@@ -139,6 +139,21 @@ def test_an_end_whose_lease_another_ended_is_stale_and_writes_nothing(kind: EndK
     assert [RunStatus.LOST] == statuses(stage)
 
 
+@pytest.mark.parametrize("kind", ["success", "failed"])
+def test_a_late_end_does_not_end_the_run_that_took_its_place(kind: EndKind) -> None:
+    """The same firing is going on again, under another fence: that one's end counts."""
+    stage = recurring(retry_backoff=Backoff.FIXED, retry_base_seconds=0)
+    late = begin(stage, kind)
+    lose(stage)
+    stage.worker = int(stage.store.register_holder("worker", "w", "w"))
+    second = begin(stage)
+    (stale,) = complete_runs(stage.store, [late], stage.chance)
+    (accepted,) = complete_runs(stage.store, [second], stage.chance)
+
+    assert [Acceptance.STALE, Acceptance.ACCEPTED] == [stale.acceptance, accepted.acceptance]
+    assert [RunStatus.SUCCESS, RunStatus.LOST] == statuses(stage)
+
+
 def test_a_changed_definition_is_read_again_and_continues_from_now() -> None:
     """The first occurrence after now, not after the run's own."""
     stage = recurring()
