@@ -23,7 +23,7 @@ from mainspring.core.requests import (
     SweepUnleased,
     Swept,
 )
-from mainspring.errors import StoreUnavailable
+from mainspring.errors import StoreUnavailable, TermLost
 from unit.core_stage import EPOCH_US, MS, TICK_US, S, Stage
 
 LOST_ANSWER = Failed(StoreUnavailable("the answer was lost"))
@@ -112,6 +112,33 @@ def test_a_claim_whose_answer_was_lost_is_claimed_anew(kind: type[Request]) -> N
     released = stage.settle(leader, who)
 
     assert {1} == stage.start(released)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        ClaimPage((0, 0), EPOCH_US, 10),
+        ClaimIds(np.array([2]), np.array([-1]), EPOCH_US),
+        SweepEnded(0, EPOCH_US + S),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_what_was_asked_in_a_term_that_is_over_changes_nothing(request_: Request) -> None:
+    """It may reach the store long after the next term has begun."""
+    stage = Stage()
+    stage.add_once(EPOCH_US)
+    leader, who = stage.begin_term()
+    stage.start(stage.settle(leader, who))
+    stage.store.leave(stage.worker)
+    stage.add_once(EPOCH_US)
+    _, over = stage.begin_term()
+    stage.scheduler = int(stage.store.register_holder("scheduler", "s2", "s2"))
+    stage.begin_term()
+    before = stage.store.runs_of_job(1, limit=9) + stage.store.runs_of_job(2, limit=9)
+    with pytest.raises(TermLost):
+        stage.carry(over, request_)
+
+    assert before == stage.store.runs_of_job(1, limit=9) + stage.store.runs_of_job(2, limit=9)
 
 
 def test_a_failure_is_followed_by_a_pause() -> None:
