@@ -400,7 +400,7 @@ class StoreMachine(Accounts):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # a difference is worth the minutes that it takes to shrink it
+@pytest.mark.timeout(900 + 3 * EXAMPLES)  # a difference is worth minutes of shrinking
 def test_both_stores_give_the_same_answers(conformance_dsn: str) -> None:
     """Any sequence of operations: equal answers, equal tables, and every occurrence accounted."""
     clock = HandClock()
