@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -103,3 +104,22 @@ def test_a_dead_letter_needs_each_of_its_failures() -> None:
     ]
 
     assert [(1, "2 failures"), (0, "2 failures")] == [(row.missed, row.expected) for row in rows]
+
+
+def test_a_doomed_job_that_never_ended_dead_is_missed() -> None:
+    """The tables know which failure was the last; two `failed` rows are not a dead letter."""
+    seen = counts((10, 1, "fail"), (10, 2, "fail"))
+
+    rows = [
+        judge(
+            "doomed",
+            {JOB: (10,)},
+            attempts=2,
+            ends_with="dead",
+            optional_after_us=LAST_SURE_US,
+            sources=(seen, replace(seen, deaths=frozenset(deaths))),
+        )
+        for deaths in ((), ((JOB, 10),))
+    ]
+
+    assert [1, 0] == [row.missed for row in rows]

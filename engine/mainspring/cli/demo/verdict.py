@@ -17,11 +17,15 @@ Occurrence = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Attempts and successes by (job id, scheduled_us), from one source."""
+    """Attempts and successes by (job id, scheduled_us), from one source.
+
+    `deaths` are the occurrences that ended for good; None from the logs, which cannot tell.
+    """
 
     starts: Counter[tuple[str, int, int]]
     ends: Counter[Occurrence]
     failures: Counter[Occurrence]
+    deaths: frozenset[Occurrence] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,7 @@ def read_tables(runs: RecordedRuns) -> Counts:
     starts: Counter[tuple[str, int, int]] = Counter()
     ends: Counter[Occurrence] = Counter()
     failures: Counter[Occurrence] = Counter()
+    deaths = set()
     names = {job_id: format_job_id(job_id) for job_id in set(runs.job_id.tolist())}
     columns = (runs.job_id.tolist(), runs.scheduled_us.tolist(), runs.attempt.tolist())
     for i, (job_id, scheduled_us, attempt) in enumerate(zip(*columns, strict=True)):
@@ -91,12 +96,14 @@ def read_tables(runs: RecordedRuns) -> Counts:
             case "success":
                 starts[*occurrence, attempt] += 1
                 ends[occurrence] += 1
-            case "failed" | "dead":
+            case "failed" | "dead" as status:
                 starts[*occurrence, attempt] += 1
                 failures[occurrence] += 1
+                if status == "dead":
+                    deaths.add(occurrence)
             case _:
                 pass  # lost, missed: not a run that came to its end
-    return Counts(starts, ends, failures)
+    return Counts(starts, ends, failures, frozenset(deaths))
 
 
 def judge(
@@ -133,7 +140,10 @@ def judge(
         over += sum(max(0, n - attempts) for n in tries.values())
         over += sum(occurrence not in allowed for occurrence in tries)
         extra = max(extra, over)
-        missed = max(missed, sum(outcomes[occurrence] < needed for occurrence in wanted))
+        short = sum(outcomes[occurrence] < needed for occurrence in wanted)
+        if ends_with == "dead" and counts.deaths is not None:
+            short = max(short, len(wanted - counts.deaths))
+        missed = max(missed, short)
         happened.append(outcomes.total())
     logged, recorded = happened
     return RowVerdict(
