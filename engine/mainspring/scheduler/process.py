@@ -46,6 +46,7 @@ log = structlog.get_logger("mainspring.scheduler")
 CLAIMER_THREADS = 2  # one claim is in Postgres while the other is being encoded
 ANSWERS_PER_ROUND = 1_000
 WAIT_MAX_US = 200_000
+AT_ONCE_US = 0
 
 
 class _Led:
@@ -55,6 +56,16 @@ class _Led:
         self.leader = leader
         self.who = who
         self.trust = trust
+        self.wake_us = AT_ONCE_US
+
+    def told(self) -> ShardLeader:
+        """Return the leader, to be told something: it is polled in the next round.
+
+        The others sleep till their own time, so that a round costs nothing for each shard: one
+        shard's answer wakes the loop some fifty times a second in a node that is idle.
+        """
+        self.wake_us = AT_ONCE_US
+        return self.leader
 
 
 class Scheduler:
@@ -175,12 +186,16 @@ class Scheduler:
         for shard, led in list(self._led.items()):
             if not led.trust.is_open(now.monotonic_us):
                 continue
+            if now.monotonic_us < led.wake_us:
+                wake_us = min(wake_us, led.wake_us)
+                continue
             request, released = led.leader.poll(now, self._extension_us)
             if request is not None:
                 claimers.submit(led.who, request)
             if released:
                 self._release(shard, released, now)
-            wake_us = min(wake_us, led.leader.next_wake_us(now))
+            led.wake_us = led.leader.next_wake_us(now)
+            wake_us = min(wake_us, led.wake_us)
             counts = self._metrics.shard(shard)
             counts.queue_depth = led.leader.ledger_firings
             counts.wheel_timers = led.leader.timers
@@ -225,14 +240,14 @@ class Scheduler:
                     finished, unanswered = self._dispatch.on_beacon(answer, monotonic_us())
                     for name in finished:
                         if name.shard in self._led:
-                            self._led[name.shard].leader.on_finished(name.frame_no)
+                            self._led[name.shard].told().on_finished(name.frame_no)
                     self._unanswered(unanswered)
                 case Returned():
                     place = self._dispatch.on_returned(answer)
                     if place is not None and place[0].shard in self._led:
                         name, firing_ids = place
                         self._metrics.shard(name.shard).returned += len(firing_ids)
-                        leader = self._led[name.shard].leader
+                        leader = self._led[name.shard].told()
                         leader.on_unanswered(name.frame_no, firing_ids)
                 case Hints():
                     self._take_hints(answer)
@@ -244,7 +259,7 @@ class Scheduler:
         for shard in np.unique(shards).tolist():
             if shard in self._led:
                 chosen = shards == shard
-                self._led[shard].leader.on_hints(firing_ids[chosen], due_us[chosen])
+                self._led[shard].told().on_hints(firing_ids[chosen], due_us[chosen])
 
     def _take_events(self) -> None:
         while True:
@@ -266,19 +281,21 @@ class Scheduler:
                     self._on_answered(event)
                 case Hinted():
                     if event.shard in self._led:
-                        self._led[event.shard].leader.on_hints(
+                        self._led[event.shard].told().on_hints(
                             np.array([event.firing_id], np.int64),
                             np.array([event.due_us], np.int64),
                         )
                 case HintsLost():
                     self._metrics.node.hints_lost += 1
                     for led in self._led.values():
-                        led.leader.on_hints_lost(self._now())
+                        led.told().on_hints_lost(self._now())
 
     def _on_pulse(self, pulse: Pulse) -> None:
         if self._clock.observe(pulse.sent_us, pulse.received_us, pulse.reading.read_us):
             log.warning("database clock stepped", step_us=self._clock.last_step_us)
         self._extension_us = pulse.extension_us
+        for led in self._led.values():
+            led.told()  # when database time is reached is known better now
         workers: dict[int, str] = {
             holder.holder_id: holder.address
             for holder in pulse.reading.holders
@@ -330,12 +347,12 @@ class Scheduler:
                     log.warning("runs lost", shard=answered.shard, count=len(answer.runs))
             case _:
                 pass
-        led.leader.on_answer(answer, self._now())
+        led.told().on_answer(answer, self._now())
 
     def _unanswered(self, names: list[FrameName]) -> None:
         for name in names:
             if name.shard in self._led:
-                self._led[name.shard].leader.on_unanswered(name.frame_no)
+                self._led[name.shard].told().on_unanswered(name.frame_no)
                 self._metrics.shard(name.shard).unanswered_frames += 1
 
     def _drop(self, shard: int) -> None:
