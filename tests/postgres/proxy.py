@@ -50,9 +50,13 @@ class Proxy:
         while True:
             try:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(self._server)
             except OSError:
                 return
+            try:
+                server = socket.create_connection(self._server)
+            except OSError:
+                client.close()
+                continue
             with self._lock:
                 self._open += (client, server)
             self._spawn(self._pump, client, server, False)

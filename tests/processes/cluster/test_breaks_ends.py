@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
@@ -30,7 +31,18 @@ def proxy(postgres_server: DevPostgres) -> Iterator[Proxy]:
 def behind(proxy: Proxy, postgres_server: DevPostgres, cluster: Cluster) -> str:
     """Return the DSN of the cluster's database by way of the proxy."""
     through = postgres_server.dsn_of(conninfo_to_dict(cluster.dsn)["dbname"], tcp=True)
-    return through.replace(f":{postgres_server.port}/", f":{proxy.port}/")
+    dsn = through.replace(f":{postgres_server.port}/", f":{proxy.port}/")
+    wait_for("a way to the server", lambda: answers(dsn))
+    return dsn
+
+
+def answers(dsn: str) -> bool:
+    """Return whether somebody answers there."""
+    try:
+        psycopg.connect(dsn, connect_timeout=5).close()
+    except psycopg.OperationalError:
+        return False
+    return True
 
 
 def test_sigterm_ends_all_while_the_database_is_silent(
