@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections.abc import Sequence
 
 
 class Proxy:
@@ -63,6 +64,7 @@ class Proxy:
             self._spawn(self._pump, server, client, True)
 
     def _pump(self, source: socket.socket, sink: socket.socket, is_answer: bool) -> None:
+        was_cut = False
         try:
             while chunk := source.recv(65_536):
                 with self._lock:
@@ -78,15 +80,18 @@ class Proxy:
                         if is_answer and chunk:
                             sink.sendall(chunk)
                 if cut:
+                    was_cut = True
                     break
                 sink.sendall(chunk)
         except OSError:
-            return
-        self._break_off()
+            pass
+        self._break_off(() if was_cut else (source, sink))
 
-    def _break_off(self) -> None:
+    def _break_off(self, ends: Sequence[socket.socket] = ()) -> None:
+        """Break these two ends of one connection, or those of all."""
         with self._lock:
-            broken, self._open = self._open, []
+            broken = [end for end in self._open if not ends or end in ends]
+            self._open = [end for end in self._open if end not in broken]
         for end in broken:
             # The other pump may wait in recv: shutdown wakes it, close would not.
             with contextlib.suppress(OSError):

@@ -163,9 +163,9 @@ class LoopCarrier:
             runner.run, run.seat = run, runner
             has_suspended, outcome = await _step(run, self._give_lead, self._ledger)
             runner.run = run.seat = None
+            self._ledger.end(run, outcome)  # first: the loop may end in the next turn
             if runner.task.cancelling():
                 await self._breathe(runner)  # that was meant for the run which has ended
-            self._ledger.end(run, outcome)
             if has_suspended:
                 if self._is_led:
                     await self._idle_until_led(runner)

@@ -91,6 +91,16 @@ def test_a_run_that_waits_too_long_for_a_slot_times_out(
     assert noted == ["next"]
 
 
+def test_a_stuck_handler_that_ends_in_the_stop_gives_its_slot_back(ran: Ran) -> None:
+    """The loop's own end cancels it once more; what it held is counted back all the same."""
+    for key in [ran.submit("swallow", timeout_s=0.1) for _ in range(4)]:
+        ran.outcome(key)
+    release.set()
+    ran.executor.stop(5)
+
+    assert ran.executor.stuck_count == 0
+
+
 @pytest.mark.parametrize("task", ["wait_on_loop", "block_thread"])
 def test_no_more_than_the_concurrency_run_at_a_time(ran: Ran, task: str) -> None:
     """Four begin; the others follow as slots come free, and all end."""
