@@ -101,6 +101,10 @@ class CorruptFrame(MainspringError):
     """The bytes of a frame did not decode.  They are counted and dropped."""
 
 
+class EffectRefused(MainspringError):
+    """An effect cannot be tied to its key: the table of keys is not there or may not be written."""
+
+
 class DevPostgresError(MainspringError):
     """The embedded Postgres could not be found, made, started, or is already running."""
 

@@ -1,7 +1,7 @@
 """What users write: tasks, the handlers registered under them, and what a handler is given.
 
-A handler is a function of two arguments, `(ctx, payload)`, plain or async.  An async one runs on a
-worker's event loop, a plain one in a thread, and either in a process of its own if asked; only that
+A handler is a function of two arguments, `(ctx, payload)`, plain or async.  What `payload` is
+annotated with is what the handler is given (`payload_type`).  An async one runs on a worker's event loop, a plain one in a thread, and either in a process of its own if asked; only that
 one can be stopped against its will.  What a handler returns becomes the run's output, what it
 raises the run's error.  `Retry` and `Dead` choose what follows; anything else is retried by the
 job's own policy.
@@ -13,16 +13,23 @@ import enum
 import inspect
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 
 import msgspec
 
 from mainspring.clock import US_PER_S, monotonic_us
 from mainspring.errors import InvalidInput
+from mainspring.idempotent.header import FIELD, header_value
+from mainspring.idempotent.name import check_effect
 from mainspring.instants import to_datetime
 from mainspring.model import Trigger, format_job_id, format_run_id
+from mainspring.payload_type import PayloadType
+
+if TYPE_CHECKING:
+    import psycopg
 
 NAME_CHARACTERS_MAX: Final = 255
 
@@ -51,6 +58,7 @@ class Task:
     handler: Handler
     is_async: bool
     isolation: Isolation
+    payload_type: PayloadType
 
     @property
     def target(self) -> str:
@@ -183,7 +191,7 @@ def _checked(name: str | None, handler: Handler, isolation: str) -> Task:
         )
     if place is Isolation.PROCESS:
         _check_importable(name, handler)
-    return Task(name, handler, is_async, place)
+    return Task(name, handler, is_async, place, PayloadType(name, handler))
 
 
 def _is_kind(test: Callable[[object], bool], handler: object) -> bool:
@@ -337,6 +345,65 @@ class Context:
     def remaining_seconds(self) -> float:
         """Return how long until the timeout; never below zero."""
         return max(0, self.deadline_us - monotonic_us()) / US_PER_S
+
+    @overload
+    def idempotent(
+        self, connection: psycopg.Connection[Any], effect: str = ""
+    ) -> AbstractContextManager[bool]: ...
+
+    @overload
+    def idempotent(
+        self, connection: psycopg.AsyncConnection[Any], effect: str = ""
+    ) -> AbstractAsyncContextManager[bool]: ...
+
+    def idempotent(self, connection: object, effect: str = "") -> object:
+        """Make an effect in Postgres once: `async with ctx.idempotent(conn) as first:`.
+
+        True: make the effect now, on this connection; it is committed together with its key, or
+        neither is.  False: an earlier attempt has made it.  An attempt that is at it at the same
+        time is waited for.
+
+        Parameters
+        ----------
+        connection
+            Of psycopg 3, plain (`with`) or async (`async with`), to any database that has the table
+            `idempotency_keys`.  With a transaction open, the block is a savepoint in it;
+            without, also in autocommit mode, a transaction of its own.
+        effect
+            Its name, if the run has several; each has its own key.
+
+        Raises
+        ------
+        InvalidInput
+            Another kind of connection, one in pipeline mode, or a bad name.
+        EffectRefused
+            The table is not there or may not be written.
+        psycopg.Error
+            What else the database says; after `SerializationFailure` or `DeadlockDetected` the
+            transaction can be repeated, by the handler or by the next attempt.
+        """
+        # Here and not above: handlers that never ask do not pay for psycopg.
+        from mainspring.idempotent.effect import tie  # noqa: PLC0415
+
+        return tie(connection, self._facts.job, self.idempotency_key, check_effect(effect))
+
+    def idempotency_headers(self, effect: str = "", *, quoted: bool = True) -> dict[str, str]:
+        """Return the key as a header for a call to an API: `{"Idempotency-Key": '"j_1:178"'}`.
+
+        Parameters
+        ----------
+        effect
+            Name of this call, if the run makes several.
+        quoted
+            With quotes, as the IETF draft wants it; False for an API that takes the bare value.
+
+        Raises
+        ------
+        InvalidInput
+            A bad name.
+        """
+        value = header_value(self.job_id, self.idempotency_key, check_effect(effect), quoted=quoted)
+        return {FIELD: value}
 
 
 class OutcomeKind(enum.StrEnum):

@@ -339,6 +339,13 @@ class HistoryStore(Protocol):
     def default_partition_rows(self) -> int:
         """Return how many rows had no partition of their day (up to 1,000); must be 0."""
 
+    def prune_keys(self, *, history_days: int, limit: int) -> int:
+        """Forget idempotency keys older than `history_days`, oldest first; returns how many.
+
+        `limit` of them means that there may be more.  A key stays while its firing is unfinished
+        or a dead letter, however old it is.
+        """
+
 
 class Store(JobStore, FiringStore, HolderStore, ShardStore, HistoryStore, Protocol):
     """All of it, plus its end."""

@@ -118,6 +118,10 @@ class MemoryHistory(Facet):
             stray = (row for row in self._state.recorded if row.day is None)
             return len(list(islice(stray, DEFAULT_ROWS_MAX)))
 
+    def prune_keys(self, *, history_days: int, limit: int) -> int:  # noqa: ARG002  the protocol's
+        """Forget nothing: keys are written by handlers on a database, and here is none."""
+        return 0
+
 
 def _letter_key(letter: DeadLetter) -> tuple[int, int, int]:
     """Order of dead letters."""

@@ -118,6 +118,11 @@ class PostgresHistory(Part):
         ((count,),) = self._database.rows_of("default_partition_rows")
         return int(count)
 
+    def prune_keys(self, *, history_days: int, limit: int) -> int:
+        """Forget idempotency keys older than `history_days`, oldest first; returns how many."""
+        ((count,),) = self._database.rows_of("prune_keys", history_days=history_days, limit=limit)
+        return int(count)
+
 
 def _no_letter(firing_id: int, fence: int) -> NotFound:
     return NotFound(f"there is no dead letter of firing {firing_id} with fence {fence}")

@@ -1,4 +1,4 @@
--- Runs, dead letters and the partitions they live in.
+-- Runs, dead letters and the partitions they live in; idempotency keys, as far as they age.
 
 -- name: runs_of_job
 -- Newest scheduled_at first, then highest attempt; waiting and running firings are read from
@@ -121,3 +121,37 @@ FROM generate_series(0, %(days_ahead)s::integer) AS d (day);
 
 -- name: drop_partition
 SELECT drop_job_runs_partition(%(day)s::date);
+
+-- name: prune_keys
+-- Called by every scheduler's pulse, a batch at a time; index idempotency_keys_created.  A key
+-- outlives its age while its firing may come again: it is unfinished (a key is never older than its
+-- firing's scheduled_at), or a dead letter that can be redriven.  Whether the job still
+-- stands does not matter.
+WITH old AS MATERIALIZED (
+    SELECT k.job_id, k.key, k.effect
+    FROM idempotency_keys AS k
+    WHERE k.created_at < coalesce(%(now)s::timestamptz, clock_timestamp())
+            - make_interval(days => %(history_days)s::integer)
+        AND NOT EXISTS (
+            SELECT FROM firings AS f
+            WHERE f.firing_id = k.job_id AND f.scheduled_at <= k.created_at
+        )
+        AND NOT EXISTS (
+            SELECT FROM firings AS f
+            WHERE f.job_id = k.job_id AND f.firing_id <> f.job_id
+                AND f.scheduled_at <= k.created_at
+        )
+        AND NOT EXISTS (
+            SELECT FROM dead_letters AS d
+            WHERE d.job_id = k.job_id AND k.created_at BETWEEN d.scheduled_at AND d.died_at
+        )
+    ORDER BY k.created_at
+    LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+), pruned AS (
+    DELETE FROM idempotency_keys AS k
+    USING old AS o
+    WHERE k.job_id = o.job_id AND k.key = o.key AND k.effect = o.effect
+    RETURNING 1
+)
+SELECT count(*) FROM pruned;
