@@ -1,10 +1,10 @@
 """What users write: tasks, the handlers registered under them, and what a handler is given.
 
-A handler is a function of two arguments, `(ctx, payload)`, plain or async.  What `payload` is
-annotated with is what the handler is given (`payload_type`).  An async one runs on a worker's event loop, a plain one in a thread, and either in a process of its own if asked; only that
-one can be stopped against its will.  What a handler returns becomes the run's output, what it
-raises the run's error.  `Retry` and `Dead` choose what follows; anything else is retried by the
-job's own policy.
+A handler is a function of two arguments, `(ctx, payload)`, plain or async.  An async one runs on a
+worker's event loop, a plain one in a thread, and either in a process of its own if asked; only that
+one can be stopped against its will.  What `payload` is annotated with is what the handler is given
+(`payload_type`).  What a handler returns becomes the run's output, what it raises the run's error.
+`Retry` and `Dead` choose what follows; anything else is retried by the job's own policy.
 """
 
 from __future__ import annotations

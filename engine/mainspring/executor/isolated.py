@@ -17,13 +17,12 @@ from functools import cache, reduce
 from queue import SimpleQueue
 from typing import Any
 
-import msgspec
-
 from mainspring.executor import pipe
 from mainspring.executor.outcomes import failed, outcome_of_error, outcome_of_value
 from mainspring.executor.threads import outcome_of_result
 from mainspring.handlers import Context, Outcome
 from mainspring.orphans import die_with_parent, ignore_stop_signals
+from mainspring.payload_type import PayloadType
 
 
 class _Orders:
@@ -65,12 +64,12 @@ def main(read_fd: int, write_fd: int, parent_pid: int) -> None:
 
 def _run(order: pipe.RunOrder, context: Context, runner: asyncio.Runner) -> Outcome:
     try:
-        handler = _find(order.target)
+        handler, payload_type = _find(order.target, order.facts.task)
     except BaseException as error:  # noqa: BLE001  importing runs the user's code
         said = outcome_of_error(error).error
         return failed(f"cannot import {order.target}: {said}")
     try:
-        payload = msgspec.json.decode(order.payload)
+        payload = payload_type.read(order.payload)
         variables = contextvars.copy_context()
         if order.is_async:
             value = runner.run(handler(context, payload), context=variables)
@@ -82,9 +81,10 @@ def _run(order: pipe.RunOrder, context: Context, runner: asyncio.Runner) -> Outc
 
 
 @cache
-def _find(target: str) -> Any:
+def _find(target: str, task: str) -> tuple[Any, PayloadType]:
     module, _, path = target.partition(":")
-    return reduce(getattr, path.split("."), importlib.import_module(module))
+    handler: Any = reduce(getattr, path.split("."), importlib.import_module(module))
+    return handler, PayloadType(task, handler)
 
 
 if __name__ == "__main__":

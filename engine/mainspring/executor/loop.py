@@ -25,8 +25,6 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import Any, Final
 
-import msgspec
-
 from mainspring.executor.outcomes import outcome_of_error, outcome_of_value
 from mainspring.executor.run import Ledger, Run
 from mainspring.handlers import Outcome
@@ -231,7 +229,7 @@ def _step(
     has_suspended = is_closed = False
     context = contextvars.copy_context()
     try:
-        payload = msgspec.json.decode(run.payload)
+        payload = run.task.payload_type.read(run.payload)
         coroutine = context.run(run.task.handler, run.context, payload)
         resume, argument = coroutine.send, None
         while True:

@@ -13,8 +13,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from queue import SimpleQueue
 
-import msgspec
-
 from mainspring.clock import monotonic_s
 from mainspring.executor.outcomes import failed, outcome_of_error, outcome_of_value
 from mainspring.executor.run import Ledger, Run
@@ -109,7 +107,7 @@ class ThreadCarrier:
 
     def _serve(self, run: Run) -> Outcome:
         try:
-            payload = msgspec.json.decode(run.payload)
+            payload = run.task.payload_type.read(run.payload)
             value = contextvars.copy_context().run(run.task.handler, run.context, payload)
         except BaseException as error:  # noqa: BLE001  a handler may raise anything
             return outcome_of_error(error)
