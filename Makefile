@@ -9,7 +9,7 @@ STAMPS := $(VENV)/.stamps
 
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: help setup ext ext-debug demo test simulate check bench clean lock dist
+.PHONY: help setup ext ext-debug demo test test-faults simulate check bench clean lock dist
 
 help: ## print this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -44,6 +44,9 @@ demo: setup ## the main job on an embedded Postgres; ends by itself with a table
 
 test: setup ## the whole suite, without root or extra servers
 	@$(BIN)/python -m pytest tests -q -p no:benchmark -n 2 --dist loadfile
+
+test-faults: setup ## real processes killed, stopped and cut off during bursts, with a table
+	@$(BIN)/python -m pytest tests/faults -q -p no:benchmark -m faults -n 3 --dist worksteal
 
 simulate: setup ## a campaign of the simulator: SEEDS (1000) from FIRST (0)
 	@MAINSPRING_SIMULATION_SEEDS=$(or $(SEEDS),1000) MAINSPRING_SIMULATION_FIRST=$(or $(FIRST),0) \
