@@ -11,7 +11,7 @@ returns afterwards.
 **What a time-out can do** depends on where the handler runs (`carriers`):
 
 - *loop* (`async def`): the coroutine is cancelled.  One that swallows this, or that blocks the loop
-  and never sees it, is given up after `grace_s`.
+  and never sees it, is given up after `grace_s`.  The loop may be the host's (`HostLoop`).
 - *thread* (`def`): its `ctx.cancelled` is set and it is given up at once, since nothing can end a
   thread.
 - *process*: the child and its descendants are killed, and the next run gets a new child.
@@ -37,5 +37,6 @@ handlers that cannot be trusted with either.
 from __future__ import annotations
 
 from mainspring.executor.executor import GRACE_S, Executor
+from mainspring.executor.loop import LOOP_CLOSED, HostLoop
 
-__all__ = ["GRACE_S", "Executor"]
+__all__ = ["GRACE_S", "LOOP_CLOSED", "Executor", "HostLoop"]

@@ -11,7 +11,7 @@ from typing import Final
 
 from mainspring.clock import US_PER_S, monotonic_us
 from mainspring.executor.children import ChildCarrier
-from mainspring.executor.loop import LoopCarrier
+from mainspring.executor.loop import HostLoop, LoopCarrier
 from mainspring.executor.outcomes import failed
 from mainspring.executor.run import NEVER_US, Carrier, EndCallback, Run
 from mainspring.executor.threads import ThreadCarrier
@@ -38,6 +38,8 @@ class Executor:
         How long a cancelled handler may take to end.
     output_bytes_max
         Longest output that is kept.
+    host
+        The event loop for async handlers.  None, the default, makes one in a thread of its own.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Executor:
         children_max: int | None = None,
         grace_s: float = GRACE_S,
         output_bytes_max: int = 4_096,
+        host: HostLoop | None = None,
     ) -> None:
         self.output_bytes_max = output_bytes_max
         self._tasks = tasks
@@ -64,7 +67,7 @@ class Executor:
         self._changed = threading.Condition(self._lock)
         self._look_us = NEVER_US
         self._carriers: dict[Isolation, Carrier] = {
-            Isolation.LOOP: LoopCarrier(self, concurrency),
+            Isolation.LOOP: LoopCarrier(self, concurrency, host),
             Isolation.THREAD: ThreadCarrier(self, concurrency),
             Isolation.PROCESS: ChildCarrier(
                 self, min(concurrency, children_max or os.cpu_count() or 1)

@@ -1,4 +1,4 @@
-"""Runs async handlers on one event loop in a thread of its own.
+"""Runs async handlers on one event loop: its own in a thread of its own, or the host's.
 
 A task per run is the textbook way, and it is most of the cost of a short handler.  Here a *runner*
 is a long-lived task that serves runs one after the other.  (a) One runner at a time holds the
@@ -11,7 +11,10 @@ handlers that wait at the same time.
 A handler sees a task of its own while it runs (`asyncio.current_task()`), so that `timeout()` and
 `TaskGroup` work in it, and a fresh copy of the context variables.  It must not keep that task: one
 that cancels it after its own end hits whichever run the runner serves then, which fails as
-cancelled.  No runner is lost by that.
+cancelled.  A runner that was cancelled ends after the run it serves, and another takes its place.
+
+A *host's loop* is the host's: it is never stopped, its task factory is not used, and whatever
+cancels all of its tasks ends the runners too.  Once it is closed, runs fail at once.
 """
 
 from __future__ import annotations
@@ -23,14 +26,30 @@ import types
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mainspring.executor.outcomes import outcome_of_error, outcome_of_value
+from mainspring.executor.outcomes import failed, outcome_of_error, outcome_of_value
 from mainspring.executor.run import Ledger, Run
 from mainspring.handlers import Outcome
 
 RUNS_PER_TURN: Final = 32
 """Runs without a suspension before the loop gets its turn, for timers and sockets of the others."""
+
+LOOP_CLOSED: Final = "cancelled: the host's event loop is closed"
+
+
+@dataclass(frozen=True, slots=True)
+class HostLoop:
+    """An event loop that somebody else runs, and the context variables that handlers begin with."""
+
+    loop: asyncio.AbstractEventLoop
+    context: contextvars.Context = field(default_factory=contextvars.copy_context)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing can run on it any more."""
+        return self.loop.is_closed()
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -53,33 +72,52 @@ class _Runner:
 
 
 class LoopCarrier:
-    """Runs async handlers; they are cancelled at their time-out."""
+    """Runs async handlers; they are cancelled at their time-out.
+
+    Parameters
+    ----------
+    host
+        The loop to use.  None, the default, makes one in a thread of its own.
+    """
 
     is_patient = False
-    is_stoppable = True
 
-    def __init__(self, ledger: Ledger, concurrency: int) -> None:
+    def __init__(self, ledger: Ledger, concurrency: int, host: HostLoop | None = None) -> None:
         self._ledger = ledger
         self._concurrency = concurrency
+        self._host = host
         self._waiting: deque[Run] = deque()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
+        if host is not None:
+            self._loop = host.loop
         self._is_kicked = False
         self._is_stopping = False
+        self._are_gone = threading.Event()
         # Below: the loop's thread only.
-        self._is_led = False
+        self._leader: _Runner | None = None
         self._idle: list[_Runner] = []
-        self._runners: list[_Runner] = []
+        self._runners: set[_Runner] = set()
+
+    @property
+    def is_stoppable(self) -> bool:
+        """See `Carrier`; on a loop that is closed nothing ends."""
+        return self._host is None or not self._host.is_closed
 
     def take(self, run: Run) -> None:
         """See `Carrier`."""
         self._waiting.append(run)
-        if not self._is_kicked:
+        if self._host is not None and self._host.is_closed:
+            self._fail_waiting()
+        elif not self._is_kicked:
             self._is_kicked = True
-            if self._thread is None:
+            if self._thread is None and self._host is None:
                 self._start()
-            self._loop.call_soon_threadsafe(self._kick)
+            try:
+                self._loop.call_soon_threadsafe(self._kick)
+            except RuntimeError:  # the loop was closed just now
+                self._fail_waiting()
 
     def ask(self, run: Run) -> None:
         """See `Carrier`; cancelling follows at once."""
@@ -93,7 +131,11 @@ class LoopCarrier:
         """See `Carrier`.  A loop that a handler blocks is left behind in its daemon thread."""
         with self._lock:
             thread, self._is_stopping = self._thread, True
-        if thread is not None:
+        if self._host is not None:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._end_runners)
+                self._are_gone.wait(timeout_s)
+        elif thread is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
             thread.join(timeout_s)
 
@@ -118,96 +160,105 @@ class LoopCarrier:
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
 
+    def _fail_waiting(self) -> None:
+        """End what the loop will never take."""
+        while self._waiting:
+            run = self._waiting.popleft()
+            if self._ledger.begin(run):
+                self._ledger.end(run, failed(LOOP_CLOSED))
+
     def _kick(self) -> None:
         self._is_kicked = False  # first: whoever appends after this kicks again
         self._pass_lead()
 
     def _pass_lead(self) -> None:
         """Give the lead to a runner, if there is work, nobody leads and a slot is free."""
-        if self._is_led or not self._waiting:
+        if self._leader is not None or not self._waiting:
             return
         if self._idle:
-            awaited = self._idle.pop().awaited
+            self._leader = self._idle.pop()
+            awaited = self._leader.awaited
             assert awaited is not None
             awaited.set_result(None)
-        elif len(self._runners) < self._concurrency:
-            runner = _Runner()
-            runner.task = self._loop.create_task(self._lead(runner))
-            self._runners.append(runner)
-        else:
-            return
-        self._is_led = True
+        elif len(self._runners) < self._concurrency and not self._is_stopping:
+            self._leader = runner = _Runner()
+            self._runners.add(runner)
+            # Not by the loop's factory: an eager one would run it within this call.
+            lead = self._lead(runner)
+            if self._host is None:
+                runner.task = asyncio.Task(lead, loop=self._loop)
+            else:
+                runner.task = asyncio.Task(
+                    lead, loop=self._loop, name="mainspring", context=self._host.context.copy()
+                )
+            runner.task.add_done_callback(lambda _: self._on_runner_end(runner))
+
+    def _give_lead(self) -> None:
+        self._leader = None
+        self._pass_lead()
 
     def _cancel(self, run: Run) -> None:
         runner: _Runner | None = run.seat
         if runner is not None and runner.run is run:
             runner.task.cancel()
 
+    def _end_runners(self) -> None:
+        """Cancel every runner of a host's loop; one whose handler swallows that ends after it."""
+        for runner in self._runners:
+            runner.task.cancel()
+        if not self._runners:
+            self._are_gone.set()
+
     async def _lead(self, runner: _Runner) -> None:
-        """Body of a runner; begins with the lead."""
-        while not self._is_stopping:
-            await self._serve_all(runner)
-            self._is_led = False
-            self._pass_lead()  # a run may have come in the last turn
+        """Body of a runner; begins with the lead, and ends when it was cancelled."""
+        while not self._is_stopping and await self._serve_all(runner):
+            self._give_lead()  # a run may have come in the last turn
             await self._idle_until_led(runner)
 
-    async def _serve_all(self, runner: _Runner) -> None:
-        """Serve runs for as long as the lead is ours and there are any."""
+    def _on_runner_end(self, runner: _Runner) -> None:
+        """Forget a runner and pass its lead on; it may have been cancelled before it began."""
+        self._runners.discard(runner)
+        if runner in self._idle:
+            self._idle.remove(runner)
+        if self._leader is runner:
+            self._leader = None
+        self._pass_lead()  # its slot is free as well
+        if self._is_stopping and not self._runners:
+            self._are_gone.set()
+
+    async def _serve_all(self, runner: _Runner) -> bool:
+        """Serve runs for as long as the lead is ours and there are any; False once cancelled."""
         turn = 0
         while self._waiting:
             run = self._waiting.popleft()
             if not self._ledger.begin(run):
                 continue
             runner.run, run.seat = run, runner
-            has_suspended, outcome = await _step(run, self._give_lead, self._ledger)
+            try:
+                has_suspended, outcome = await _step(run, self._give_lead, self._ledger)
+            except KeyboardInterrupt as error:
+                self._ledger.end(run, outcome_of_error(error))
+                if self._host is None:
+                    return False
+                raise  # Ctrl-C, which hits whatever the host's thread is at
             runner.run = run.seat = None
             self._ledger.end(run, outcome)  # first: the loop may end in the next turn
             if runner.task.cancelling():
-                await self._breathe(runner)  # that was meant for the run which has ended
+                return False  # that was meant for the run which has ended
             if has_suspended:
-                if self._is_led:
+                if self._leader is not None:
                     await self._idle_until_led(runner)
-                self._is_led = True
+                self._leader = runner
                 turn = 0
             turn += 1
             if turn % RUNS_PER_TURN == 0:
-                await self._breathe(runner)
-
-    def _give_lead(self) -> None:
-        self._is_led = False
-        self._pass_lead()
+                await asyncio.sleep(0)
+        return True
 
     async def _idle_until_led(self, runner: _Runner) -> None:
-        while True:
-            runner.awaited = self._loop.create_future()
-            self._idle.append(runner)
-            try:
-                await runner.awaited
-            except asyncio.CancelledError:
-                self._survive(runner)
-                if runner not in self._idle:
-                    return  # the lead came at the same time
-                self._idle.remove(runner)
-            else:
-                return
-
-    async def _breathe(self, runner: _Runner) -> None:
-        """Let the loop have its turn, and take back every cancel that is still under way."""
-        while True:
-            try:
-                await asyncio.sleep(0)
-            except asyncio.CancelledError:
-                self._survive(runner)
-            if not runner.task.cancelling():
-                return
-            self._survive(runner)
-
-    def _survive(self, runner: _Runner) -> None:
-        """Take back a cancel between two runs: a handler that kept `current_task()` sent it."""
-        if self._is_stopping:
-            raise asyncio.CancelledError
-        while runner.task.cancelling():
-            runner.task.uncancel()
+        runner.awaited = self._loop.create_future()
+        self._idle.append(runner)
+        await runner.awaited
 
 
 @types.coroutine
@@ -249,6 +300,6 @@ def _step(
     except StopIteration as ended:
         return has_suspended, outcome_of_value(ended.value, ledger.output_bytes_max)
     except BaseException as error:
-        if is_closed:
+        if is_closed or isinstance(error, KeyboardInterrupt):
             raise
         return has_suspended, outcome_of_error(error)

@@ -78,8 +78,10 @@ class Carrier(Protocol):
 
     is_patient: bool
     """Whether a cancelled handler gets its grace before it is interrupted."""
-    is_stoppable: bool
-    """Whether an interrupted handler can be expected to end."""
+
+    @property
+    def is_stoppable(self) -> bool:
+        """Whether an interrupted handler can be expected to end."""
 
     def take(self, run: Run) -> None:
         """Run it when there is a slot.  Thread safe."""

@@ -26,7 +26,7 @@ from mainspring.core.starting import start_firings
 from mainspring.core.trust import TrustWindow
 from mainspring.cron import OccurrenceMemo
 from mainspring.errors import CorruptFrame, StoreUnavailable
-from mainspring.executor import GRACE_S, Executor
+from mainspring.executor import GRACE_S, LOOP_CLOSED, Executor, HostLoop
 from mainspring.frame import decode
 from mainspring.handlers import Outcome, OutcomeKind, Tasks
 from mainspring.heartbeat import HeartbeatChild
@@ -91,6 +91,9 @@ class WorkerProcess:
     ----------
     dsn
         For the heartbeat child, which has a connection of its own.
+    host
+        The event loop for async handlers, which somebody else runs; once it is closed this worker
+        drains and leaves.  None, the default, means one of its own.
     """
 
     def __init__(
@@ -102,8 +105,10 @@ class WorkerProcess:
         metrics: WorkerMetrics,
         *,
         name: str,
+        host: HostLoop | None = None,
     ) -> None:
         self._store = store
+        self._host = host
         self._settings = settings
         self._metrics = metrics
         self._name = name
@@ -133,6 +138,7 @@ class WorkerProcess:
             concurrency=settings.concurrency,
             on_end=self._on_run_end,
             output_bytes_max=settings.output_bytes_max,
+            host=host,
         )
         self._chance = Chance(OccurrenceMemo(), random.SystemRandom().random)
         self._starts: queue.SimpleQueue[StartRequest | None] = queue.SimpleQueue()
@@ -171,6 +177,10 @@ class WorkerProcess:
             raise self._failure
 
     def _round(self) -> None:
+        if self._host is not None and self._host.is_closed and not self._is_stopping.is_set():
+            log.error("the event loop of the handlers is closed, leaving")
+            self.stop()
+            self._executor.cancel_all(LOOP_CLOSED)
         if self._is_stopping.is_set() and not self._execution.draining:
             log.info("draining", running=self._execution.running_count)
             self._execution.on_drain()
