@@ -255,3 +255,10 @@ def test_a_run_without_a_partition_of_its_day_is_counted(stage: Stage) -> None:
     assert [run.status for run in stage.store.runs_of_job(row.job_id, limit=9)] == [
         RunStatus.SUCCESS
     ]
+
+
+def test_without_keys_there_is_none_to_forget(stage: Stage) -> None:
+    """Only handlers write keys, each on a connection of its own."""
+    stage.run()
+    stage.clock.pass_s(400 * DAY_S)
+    assert stage.store.prune_keys(history_days=1, limit=10) == 0

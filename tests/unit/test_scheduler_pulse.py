@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from mainspring.clock import sleep_s
 from mainspring.core.observer import DeathObserver
 from mainspring.errors import StoreUnavailable
 from mainspring.scheduler.events import Event, Pulse, TermBegun, TermEnded, TermsRenewed
-from mainspring.scheduler.pulse import PulseThread
+from mainspring.scheduler.pulse import PRUNE_PERIOD_US, PRUNE_ROWS_MAX, PulseThread
 from mainspring.store.memory import MemoryStore
 
 
@@ -130,3 +132,41 @@ def test_a_store_that_does_not_answer_at_the_end_is_asked_once() -> None:
 
     assert store.questions == ["end_term"]
     assert sum(isinstance(event, TermEnded) for event in told) == 64
+
+
+class Keys(MemoryStore):
+    """A store with old idempotency keys to forget."""
+
+    def __init__(self, old_count: int) -> None:
+        super().__init__(lambda: 1_780_920_000_000_000)
+        self.old_count = old_count
+        self.asked: list[tuple[int, int]] = []
+        self.up = True
+
+    def prune_keys(self, *, history_days: int, limit: int) -> int:
+        self.asked.append((history_days, limit))
+        if not self.up:
+            raise StoreUnavailable("a time-out")
+        count = min(limit, self.old_count)
+        self.old_count -= count
+        return count
+
+
+def test_old_keys_are_forgotten_a_batch_a_round_until_none_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Then none is asked for until its time comes again; nor is after a failure."""
+    now_us = [0]
+    monkeypatch.setattr("mainspring.scheduler.pulse.monotonic_us", lambda: now_us[0])
+    store = Keys(2 * PRUNE_ROWS_MAX + 1)
+    pulse = pulse_on(store, [], shards=1, period_s=60)
+    for _ in range(5):
+        pulse._round()
+    assert [(90, PRUNE_ROWS_MAX)] * 3 == store.asked
+
+    now_us[0] += PRUNE_PERIOD_US
+    store.up = False
+    with pytest.raises(StoreUnavailable):
+        pulse._round()
+    pulse._round()
+    assert 4 == len(store.asked)

@@ -128,7 +128,7 @@ def _parameters(job_id: int, key: str, effect: str) -> dict[str, Any]:
 
 def _check_connection(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
     """Refuse what would answer only after the block."""
-    if connection.pgconn.pipeline_status is not PipelineStatus.OFF:
+    if connection.pgconn.pipeline_status != PipelineStatus.OFF:
         raise InvalidInput(
             "the connection is in pipeline mode, which keeps the answer back",
             hint="Open the pipeline inside the block.",
