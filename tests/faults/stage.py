@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,14 @@ from faults.load import Planned, Registered, Size, plan_burst, register
 from faults.processes import send, state_of
 from faults.truth import Line, LogFolder, Tables, read_tables
 from mainspring.cli.children import Child
+from mainspring.store.protocol import ShardState
 from processes.cluster.stage import HERE, Cluster, wait_for
 
 HANDLERS = "faults.handlers:tasks"
 READY_S = 60.0
 DRAIN_S = 90.0
 STOP_S = 45.0
-SPARE_S = 10.0
+SPARE_S = 20.0
 """Of lateness beyond what the fault explains, on a machine that runs several scenarios at once."""
 
 
@@ -43,11 +44,10 @@ class Stage(Cluster):
         self.logs = LogFolder(folder / "log")
         self.jobs: list[Registered] = []
         self.strikes: list[Strike] = []
-        self.supervised: list[Child] = []
+        self.shards_at_end: list[ShardState] = []
         self._registered_us = 0
         self._deleter: Deleter | None = None
         self._shown: dict[str, Any] = {}
-        self._is_middle_seen = False
 
     # Processes -------------------------------------------------------------------------------
 
@@ -130,35 +130,43 @@ class Stage(Cluster):
         wait_for(f"{count} runs in {child.title}", lambda: len(self.held(child.pid)) >= count, 30)
 
     @contextmanager
-    def strike(self, kind: StrikeKind = "other", pid: int = 0) -> Iterator[None]:
+    def strike(
+        self, kind: StrikeKind = "other", pid: int = 0, *, is_midway: bool = True
+    ) -> Iterator[None]:
         """Bring a fault about within the block, which ends when the fault is over.
 
-        Asserts that the burst was in its middle: some of it had begun, and some had not.
+        Asserts that the first one found the burst in its middle: some of it had begun, and some
+        had not.
         """
         at_mono_us, at_wall_us = mono_us(), wall_us()
         begun, total = self._counts()
         yield
         self.strikes.append(Strike(kind, pid, at_mono_us, at_wall_us, mono_us()))
-        if not self._is_middle_seen:
-            self._is_middle_seen = True
+        if len(self.strikes) == 1 and is_midway:
             self._shown["begun_at_fault"] = begun
             assert 0 < begun < total * 0.95, f"{begun} of {total} had begun at the fault"
 
     def kill(self, child: Child) -> None:
-        """Kill a worker with -9 and wait until it is gone."""
-        with self.strike("killed" if child.title.startswith("worker") else "other", child.pid):
+        """Kill a process with -9 and wait until it is gone."""
+        is_worker = child.title.startswith("worker")
+        with self.strike("killed", child.pid) if is_worker else self.strike():
             send([child.pid], signal.SIGKILL)
             assert child.wait() == -signal.SIGKILL
 
+    def freeze(self, pids: list[int]) -> None:
+        """Stop processes and see that they stand."""
+        send(pids, signal.SIGSTOP)
+        wait_for("the stop", lambda: {state_of(pid) for pid in pids} == {"T"})
+
+    def thaw(self, pids: list[int]) -> None:
+        """Let them go on."""
+        send(pids, signal.SIGCONT)
+
     def stop_for(self, pids: list[int], seconds: float) -> None:
         """Freeze processes for that long; the time is the fault itself."""
-        send(pids, signal.SIGSTOP)
-        try:
-            for pid in pids:
-                wait_for("the stop", lambda pid=pid: state_of(pid) == "T")  # type: ignore[misc]
-            time.sleep(seconds)
-        finally:
-            send(pids, signal.SIGCONT)
+        self.freeze(pids)
+        time.sleep(seconds)
+        self.thaw(pids)
 
     # The end ---------------------------------------------------------------------------------
 
@@ -173,7 +181,7 @@ class Stage(Cluster):
         *,
         late_s: float,
         tend: Callable[[], None] = lambda: None,
-        ends_badly: tuple[Child, ...] = (),
+        ends_badly: Sequence[Child] = (),
     ) -> tuple[Verdict, Tables]:
         """Wait until everything has ended, end the processes, judge, and note the figures.
 
@@ -191,6 +199,7 @@ class Stage(Cluster):
         recurring = [job for job in self.jobs if job.planned.period_us]
         self._wait_one_offs([job.number for job in recurring], tend)
         quiet_us = self._settle(recurring, deletions)
+        self.shards_at_end = self.store.read_shards()
         self._close(ends_badly)
         facts = Facts(
             expected=expect(self.jobs, self._registered_us, quiet_us, deletions),
@@ -203,7 +212,9 @@ class Stage(Cluster):
         )
         verdict = check(facts)
         tally.note(name, verdict, facts, self._shown)
-        assert verdict.violations == []
+        assert not verdict.violations, "\n".join(
+            [f"{name}, in {self.folder}:", *verdict.violations]
+        )
         return verdict, facts.tables
 
     def _wait_one_offs(self, recurring: list[int], tend: Callable[[], None]) -> None:
@@ -234,7 +245,7 @@ class Stage(Cluster):
         )
         return quiet_us
 
-    def _close(self, ends_badly: tuple[Child, ...]) -> None:
+    def _close(self, ends_badly: Sequence[Child]) -> None:
         """End all processes; each that was not killed ends well, and has nothing to regret."""
         for child in reversed(self.children):
             child.terminate()
