@@ -27,12 +27,12 @@ from contextlib import suppress
 from typing import Final
 
 import msgspec
-import structlog
 
 from mainspring.clock import US_PER_S, monotonic_us
+from mainspring.logs import get_logger
 from mainspring.store.statements import statement
 
-log = structlog.get_logger("mainspring.heartbeat")
+log = get_logger("mainspring.heartbeat")
 
 RESTART_WAIT_US: Final = US_PER_S // 2
 """Between two starts, so that a child that cannot live does not take the machine with it."""

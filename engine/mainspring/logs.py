@@ -1,5 +1,9 @@
 """Sets logging up: one JSON object a line on standard error, or readable text on a terminal.
 
+That is for a process of our own, which calls `configure`.  In a host's process nobody does: what we
+have to say then goes to the standard library's `logging`, under names that begin with `mainspring`,
+and the host decides what becomes of it.
+
 No payload, output or password gets into a log.  Values under the names in `SECRET_KEYS` are left
 out, and every text is searched for DSNs, whose passwords are masked.
 
@@ -8,6 +12,7 @@ Source: structlog manual, "Logging best practices"; RFC 3986, section 3.2.1 (use
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 from contextlib import suppress
@@ -33,6 +38,43 @@ _KEYWORD: Final = re.compile(
 )
 
 
+class Log:
+    """Says what happens under one name; see the module for where that goes."""
+
+    __slots__ = ("_hosted", "_own")
+
+    is_process_ours = False
+    """Whether `configure` was called, in this process."""
+
+    def __init__(self, name: str) -> None:
+        self._own = structlog.get_logger(name)
+        self._hosted = logging.getLogger(name)
+
+    def info(self, event: str, **fields: object) -> None:
+        """Say something that is expected."""
+        self._say(logging.INFO, event, fields)
+
+    def warning(self, event: str, **fields: object) -> None:
+        """Say something that heals by itself, but should not be frequent."""
+        self._say(logging.WARNING, event, fields)
+
+    def error(self, event: str, **fields: object) -> None:
+        """Say something that a person should look at."""
+        self._say(logging.ERROR, event, fields)
+
+    def _say(self, level: int, event: str, fields: EventDict) -> None:
+        if Log.is_process_ours:
+            self._own.log(level, event, **fields)
+        elif self._hosted.isEnabledFor(level):
+            said = (f"{name}={_scrubbed(name, value)}" for name, value in fields.items())
+            self._hosted.log(level, "%s", " ".join([event, *said]))
+
+
+def get_logger(name: str) -> Log:
+    """Return what says things under a name, as in `mainspring.worker`."""
+    return Log(name)
+
+
 def mask_dsn(text: str) -> str:
     """Return `text` with the password of every DSN in it replaced by `***`.
 
@@ -54,6 +96,7 @@ def configure(kind: str, *, is_terminal: bool | None = None) -> None:
     is_terminal
         Readable text instead of JSON.  None, the default, looks at standard error.
     """
+    Log.is_process_ours = True
     stream = _Unfailing(sys.stderr)
     if is_terminal is None:
         is_terminal = stream.isatty()

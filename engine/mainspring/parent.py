@@ -1,4 +1,6 @@
-"""Ties this process to the one that started it: when that one goes, so does this.
+"""Says which process this is, and ties it to the one that started it.
+
+When that one goes, so does this.
 
 Only where `MAINSPRING_DIE_WITH_PARENT` asks for it, with the parent's process id or 1, and only on
 Linux, whose kernel can.  The signal follows the *thread* that forked us: a parent starts us from
@@ -22,6 +24,11 @@ VARIABLE: Final = "MAINSPRING_DIE_WITH_PARENT"
 
 _PR_SET_PDEATHSIG: Final = 1
 _DIGITS_MAX: Final = 10
+
+
+def process_name() -> str:
+    """Return how this process is called in `holders`, for people."""
+    return f"{os.uname().nodename}:{os.getpid()}"
 
 
 def die_with_parent(environ: Mapping[str, str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -36,11 +35,6 @@ def require_dsn(dsn: str | None) -> str:
             "own, and prints what to set.",
         )
     return dsn
-
-
-def process_name() -> str:
-    """Return how this process is called in `holders`, for people."""
-    return f"{os.uname().nodename}:{os.getpid()}"
 
 
 @contextmanager

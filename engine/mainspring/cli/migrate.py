@@ -6,8 +6,7 @@ import click
 
 from mainspring.cli.database import dsn_option, require_dsn
 from mainspring.cli.output import json_option, print_json
-from mainspring.store import migrate as migrations
-from mainspring.store.postgres import PostgresStore
+from mainspring.store.prepare import prepare_database
 
 
 @click.command()
@@ -30,16 +29,3 @@ def migrate(dsn: str | None, shards: int, as_json: bool) -> None:
         print_json({"applied": applied})
     else:
         click.echo("\n".join(f"applied {name}" for name in applied) or "the schema is current")
-
-
-def prepare_database(dsn: str, *, shards: int) -> list[str]:
-    """Migrate, make shards and partitions; returns the names of the migrations applied."""
-    applied = migrations.migrate(dsn)
-    store = PostgresStore(dsn, application_name="mainspring migrate", pool_max=1)
-    try:
-        if store.count_shards() == 0:
-            store.make_shards(shards)
-        store.make_partitions(days_ahead=7)
-    finally:
-        store.close()
-    return [f"{migration.version:04d}_{migration.name}" for migration in applied]

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from mainspring.cli.database import dsn_option, open_store, process_name, require_dsn
+from mainspring.cli.database import dsn_option, open_store, require_dsn
 from mainspring.cli.output import announce, announce_text, json_option
 from mainspring.cli.signals import on_stop_signal
 from mainspring.config import SchedulerSettings, read_environment
@@ -16,7 +16,7 @@ from mainspring.errors import InvalidInput
 from mainspring.logs import configure
 from mainspring.metrics import SchedulerMetrics, serve_metrics
 from mainspring.model import format_holder_id
-from mainspring.parent import die_with_parent
+from mainspring.parent import die_with_parent, process_name
 from mainspring.scheduler import Scheduler, SchedulerLives
 from mainspring.store.postgres.locks import open_lock_session
 

@@ -13,11 +13,11 @@ import click
 
 from mainspring.cli.children import Child, ChildFailed, wait_any
 from mainspring.cli.database import DSN_VARIABLE, dsn_option
-from mainspring.cli.migrate import prepare_database
 from mainspring.cli.output import json_option, print_json
 from mainspring.cli.signals import on_stop_signal
 from mainspring.devpg import DevPostgres
 from mainspring.errors import MainspringError
+from mainspring.store.prepare import prepare_database
 
 DEFAULT_DATA_DIR = Path("~/.local/share/mainspring/postgres")
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from mainspring.cli.database import dsn_option, open_store, process_name, require_dsn
+from mainspring.cli.database import dsn_option, open_store, require_dsn
 from mainspring.cli.output import announce, announce_text, json_option
 from mainspring.cli.signals import on_stop_signal
 from mainspring.cli.targets import load_tasks, worker_settings
 from mainspring.logs import configure
 from mainspring.metrics import WorkerMetrics, serve_metrics
 from mainspring.model import format_holder_id
-from mainspring.parent import die_with_parent
+from mainspring.parent import die_with_parent, process_name
 from mainspring.worker import WorkerProcess
 
 POOL_CONNECTIONS = 3  # starter, completer, directory

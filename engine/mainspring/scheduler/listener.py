@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 
-import structlog
-
 from mainspring.errors import StoreUnavailable
+from mainspring.logs import get_logger
 from mainspring.scheduler.events import Hinted, HintsLost
 
-log = structlog.get_logger("mainspring.scheduler")
+log = get_logger("mainspring.scheduler")
 
 LISTEN_S = 5.0
 RECONNECT_S = 1.0

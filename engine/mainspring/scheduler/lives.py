@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Final
 
-import structlog
-
-from mainspring.errors import HolderLost
+from mainspring.errors import HolderLost, StoreUnavailable
+from mainspring.logs import get_logger
 from mainspring.scheduler.process import Scheduler
 
-log = structlog.get_logger("mainspring.scheduler")
+log = get_logger("mainspring.scheduler")
+
+PAUSE_S: Final = 0.5
+"""Before each try to go on."""
 
 
 class SchedulerLives:
@@ -36,16 +39,29 @@ class SchedulerLives:
         self._current.stop()
 
     def run(self) -> None:
-        """Lead until `stop`; raises what ended a life, unless it was declared dead."""
+        """Lead until `stop`; raises what ended a life, unless it was declared dead or had no store.
+
+        A store that is away when a life begins is waited for.
+        """
         while True:
             try:
                 self._current.run()
-            except HolderLost as error:
-                if self._stopping.is_set():
+            except (HolderLost, StoreUnavailable) as error:
+                log.warning("a life has ended, going on with a new id", error=error.message)
+                if not self._begin_anew():
                     return
-                log.warning("declared dead, going on with a new id", error=error.message)
-                self._current = self._build()
-                if self._stopping.is_set():  # the one it was said to had ended already
-                    self._current.stop()
             else:
                 return
+
+    def _begin_anew(self) -> bool:
+        """Build the next life, however long the store is away; False if none is wanted."""
+        while not self._stopping.wait(PAUSE_S):
+            try:
+                self._current = self._build()
+            except StoreUnavailable as error:
+                log.warning("could not register", error=error.message)
+                continue
+            if self._stopping.is_set():  # the one it was said to had ended already
+                self._current.stop()
+            return True
+        return False

@@ -7,7 +7,6 @@ import queue
 import random
 
 import numpy as np
-import structlog
 
 from mainspring.clock import DatabaseClock, monotonic_us
 from mainspring.config import SchedulerSettings
@@ -23,6 +22,7 @@ from mainspring.cron import OccurrenceMemo
 from mainspring.election import Elector
 from mainspring.errors import HolderLost, MainspringError, TermLost
 from mainspring.instants import US_PER_S
+from mainspring.logs import get_logger
 from mainspring.metrics import SchedulerMetrics
 from mainspring.queue.answers import VERSION, Beacon, Envelope, Hints, Returned, encode
 from mainspring.queue.leader_side import LeaderSockets
@@ -41,7 +41,7 @@ from mainspring.scheduler.listener import HintSource, Listener
 from mainspring.scheduler.pulse import PulseThread
 from mainspring.store.protocol import Store
 
-log = structlog.get_logger("mainspring.scheduler")
+log = get_logger("mainspring.scheduler")
 
 CLAIMER_THREADS = 2  # one claim is in Postgres while the other is being encoded
 ANSWERS_PER_ROUND = 1_000
@@ -304,6 +304,8 @@ class Scheduler:
         known = self._dispatch.addresses()
         for worker_id in known.keys() - workers.keys():
             self._sockets.disconnect(worker_id)
+            for led in self._led.values():
+                led.told().on_worker_gone(self._now())
         for worker_id in workers.keys() - known.keys():
             self._sockets.connect(worker_id, workers[worker_id])
         self._unanswered(self._dispatch.on_workers(workers, monotonic_us()))

@@ -10,12 +10,11 @@ import queue
 import threading
 from collections.abc import Callable
 
-import structlog
-
 from mainspring.clock import monotonic_us
 from mainspring.core.observer import DeathObserver
 from mainspring.election import Elector
 from mainspring.errors import StoreUnavailable
+from mainspring.logs import get_logger
 from mainspring.scheduler.events import Event, Pulse, TermBegun, TermEnded, TermsRenewed
 from mainspring.store.protocol import Store
 
@@ -25,7 +24,7 @@ PRUNE_ROWS_MAX = 5_000
 """Idempotency keys forgotten in one round, about 50 ms of it; if there were as many, the next
 round goes on, which outruns 2,800 effects a second."""
 
-log = structlog.get_logger("mainspring.scheduler")
+log = get_logger("mainspring.scheduler")
 
 
 class PulseThread:

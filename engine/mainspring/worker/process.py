@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import structlog
 
 from mainspring.clock import monotonic_s, monotonic_us, sleep_s
 from mainspring.config import WorkerSettings
@@ -31,12 +30,13 @@ from mainspring.frame import decode
 from mainspring.handlers import Outcome, OutcomeKind, Tasks
 from mainspring.heartbeat import HeartbeatChild
 from mainspring.instants import US_PER_S
+from mainspring.logs import get_logger
 from mainspring.metrics import WorkerMetrics
 from mainspring.queue.worker_side import WorkerSockets
 from mainspring.store.protocol import Starts, Store
 from mainspring.worker.context import context_of
 
-log = structlog.get_logger("mainspring.worker")
+log = get_logger("mainspring.worker")
 
 DELIVERIES_PER_ROUND = 100
 HINT_HORIZON_US = 600 * US_PER_S

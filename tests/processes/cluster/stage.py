@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from mainspring.cli.children import Child
-from mainspring.cli.migrate import prepare_database
 from mainspring.clock import monotonic_s, sleep_s
 from mainspring.instants import US_PER_S, format_instant
 from mainspring.model import Job, JobId, Run, RunStatus
 from mainspring.registration import job_from, job_in
 from mainspring.store.postgres import PostgresStore
+from mainspring.store.prepare import prepare_database
 
 T = TypeVar("T")
 HERE = Path(__file__).parent

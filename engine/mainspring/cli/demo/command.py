@@ -27,13 +27,13 @@ from mainspring.cli.demo.verdict import (
     read_logs,
     read_tables,
 )
-from mainspring.cli.migrate import prepare_database
 from mainspring.cli.output import EXIT_FAILED, json_option, print_columns, print_json
 from mainspring.clock import monotonic_s, sleep_s
 from mainspring.devpg import DevPostgres
 from mainspring.instants import US_PER_S, format_instant, parse_instant
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.postgres.audit import Audit, RecordedRuns
+from mainspring.store.prepare import prepare_database
 
 WARM_UP_JOBS = 300
 MARGIN_S = 4
