@@ -13,7 +13,7 @@ from mainspring.errors import Conflict, InvalidInput
 from mainspring.instants import format_instant
 from mainspring.model import JobId, JobStatus, NewJob, format_job_id, parse_job_id
 from mainspring.registration import Limits, read_job
-from mainspring.shown import shown_job
+from mainspring.shown import JobRegistered, shown_job
 from mainspring.store.protocol import JobStore
 from mainspring_api.body import read_json_body
 from mainspring_api.calls import BoundedCalls
@@ -26,13 +26,6 @@ PATH: Final = "/api/v1/jobs"
 
 LARGE_BODY_BYTES: Final = 8_192
 """Reading this much takes 2 ms at worst; 128 KiB of nothing but `1,` take 25 ms."""
-
-
-class JobRegistered(msgspec.Struct, frozen=True):
-    """Answer to a registration."""
-
-    job_id: str
-    next_run_at: str
 
 
 def json_response(

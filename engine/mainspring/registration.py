@@ -13,13 +13,17 @@ Not done here: reading a clock.  `now_us` is the database's now, as near as the 
 
 from __future__ import annotations
 
+import dataclasses
+import datetime as dt
+import decimal
 import difflib
 import functools
 import json
 import re
 import unicodedata
+import uuid
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Required, TypedDict
 
 import msgspec
 
@@ -80,6 +84,26 @@ class JobIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     misfire_grace_seconds: int = 60
 
 
+class JobFields(TypedDict, total=False):
+    """The fields of `JobIn` as keyword arguments of a Python caller."""
+
+    name: Required[str]
+    schedule: Required[str]
+    timezone: str
+    task: str
+    queue: str
+    payload: object
+    idempotency_key_template: str
+    max_retries: int
+    retry_backoff: str
+    retry_base_seconds: int
+    retry_cap_seconds: int
+    timeout_seconds: int
+    missed_window: str
+    max_missed: int
+    misfire_grace_seconds: int
+
+
 FIELDS: Final = JobIn.__struct_fields__
 
 _DEFAULT_LIMITS: Final = Limits()
@@ -114,7 +138,10 @@ def read_job(body: bytes, *, now_us: int, limits: Limits = _DEFAULT_LIMITS) -> N
 
 
 def job_in(fields: Mapping[str, object]) -> JobIn:
-    """Take the fields of a Python caller; `payload` is any value that JSON can hold.
+    """Take the fields of a Python caller.
+
+    `payload` is any value that JSON can hold.  Structs, dataclasses, dates and the like are written
+    as msgspec writes them, so that a handler annotated with their type reads them again.
 
     Raises
     ------
@@ -278,7 +305,7 @@ def _checked_payload(raw: msgspec.Raw, limits: Limits) -> str:
 def _encode_payload(value: object) -> msgspec.Raw:
     # The standard library, not msgspec: that one writes NaN as null, which would go unnoticed.
     try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain_of_typed)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(
             f"payload is not JSON: {error}",
@@ -287,6 +314,24 @@ def _encode_payload(value: object) -> msgspec.Raw:
         ) from None
     # A lone surrogate becomes its escape, which check_json then refuses by its place.
     return msgspec.Raw(text.encode("utf-8", "backslashreplace"))
+
+
+_WRITTEN_BY_MSGSPEC: Final = (
+    msgspec.Struct,
+    dt.date,  # a datetime is one
+    dt.time,
+    dt.timedelta,
+    decimal.Decimal,
+    uuid.UUID,
+)
+
+
+def _plain_of_typed(value: object) -> object:
+    """Turn a value with a type of its own into what JSON has; TypeError for any other."""
+    is_known = isinstance(value, _WRITTEN_BY_MSGSPEC) or dataclasses.is_dataclass(value)
+    if not is_known or isinstance(value, type):
+        raise TypeError(f"a {type(value).__name__} is not JSON")
+    return msgspec.to_builtins(value)
 
 
 def _refused(text: str) -> InvalidInput:

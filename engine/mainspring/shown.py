@@ -18,6 +18,13 @@ from mainspring.model import (
 )
 
 
+class JobRegistered(msgspec.Struct, frozen=True):
+    """The answer to a registration.  `next_run_at` is the first occurrence, ISO 8601 in UTC."""
+
+    job_id: str
+    next_run_at: str | None
+
+
 class JobOut(msgspec.Struct, frozen=True, kw_only=True):
     """A job as it is read: its definition, and what the store added."""
 

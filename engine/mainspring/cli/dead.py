@@ -7,9 +7,7 @@ import click
 from mainspring.cli.database import dsn_option, open_store, require_dsn
 from mainspring.cli.output import json_option, print_json, print_table
 from mainspring.cli.render import cells
-from mainspring.errors import NotFound
-from mainspring.model import parse_run_id
-from mainspring.shown import shown_letter
+from mainspring.jobs import Jobs
 
 
 @click.group()
@@ -24,8 +22,7 @@ def dead() -> None:
 def list_(dsn: str | None, limit: int, as_json: bool) -> None:
     """List dead letters, oldest first; each is named by its last run."""
     with open_store(require_dsn(dsn), "cli") as store:
-        letters = store.list_dead_letters(limit=limit)
-    rows = [shown_letter(letter) for letter in letters]
+        rows = Jobs(store).dead_letters(limit=limit)
     if as_json:
         print_json(rows)
         return
@@ -39,15 +36,8 @@ def list_(dsn: str | None, limit: int, as_json: bool) -> None:
 @json_option
 def redrive(dsn: str | None, run_id: str, as_json: bool) -> None:
     """Give a dead letter attempts again, with the same scheduled_at and idempotency key."""
-    firing_id, fence = parse_run_id(run_id)
     with open_store(require_dsn(dsn), "cli") as store:
-        try:
-            store.redrive(firing_id, fence)
-        except NotFound as error:
-            raise NotFound(
-                f"there is no dead letter {run_id}",
-                hint="List them with `mainspring dead list`; one that was redriven is gone.",
-            ) from error
+        Jobs(store).redrive(run_id)
     if as_json:
         print_json({"run_id": run_id, "redriven": True})
     else:

@@ -10,10 +10,8 @@ import msgspec
 from mainspring.cli.database import dsn_option, open_store, require_dsn
 from mainspring.cli.output import json_option, print_json, print_table
 from mainspring.cli.render import cell, cells
-from mainspring.errors import InvalidInput, NotFound
-from mainspring.model import format_job_id, parse_job_id
-from mainspring.registration import job_from, job_in
-from mainspring.shown import instant_or_null, shown_job
+from mainspring.errors import InvalidInput
+from mainspring.jobs import Jobs
 
 
 @click.group()
@@ -55,7 +53,7 @@ def add(
     mainspring jobs add --name report --schedule '0 9 * * 1' --timezone America/New_York
     mainspring jobs add --name once --schedule 2026-06-08T13:00:00Z --payload '{"n": 1}'
     """  # noqa: D301  \b is a character, by which click keeps line breaks
-    fields = {name: value for name, value in given.items() if value is not None}
+    fields: Any = {name: value for name, value in given.items() if value is not None}
     try:
         fields["payload"] = msgspec.json.decode(payload)
     except msgspec.DecodeError as error:
@@ -67,13 +65,11 @@ def add(
     if key_template is not None:
         fields["idempotency_key_template"] = key_template
     with open_store(require_dsn(dsn), "cli") as store:
-        new = job_from(job_in(fields), now_us=store.database_us())
-        job_id = store.add_jobs([new])[0]
-    answer = {"job_id": format_job_id(job_id), "next_run_at": instant_or_null(new.first_us)}
+        added = Jobs(store).add(**fields)
     if as_json:
-        print_json(answer)
+        print_json(added)
     else:
-        click.echo(f"{answer['job_id']}\tnext run at {answer['next_run_at']}")
+        click.echo(f"{added.job_id}\tnext run at {added.next_run_at}")
 
 
 @jobs.command("list")
@@ -83,10 +79,8 @@ def add(
 @json_option
 def list_(dsn: str | None, limit: int, after: str | None, as_json: bool) -> None:
     """List jobs in the order of their ids."""
-    after_id = parse_job_id(after) if after else 0
     with open_store(require_dsn(dsn), "cli") as store:
-        page = store.list_jobs(after_id=after_id, limit=limit)
-    rows = [shown_job(job) for job in page]
+        rows = Jobs(store).list(limit=limit, after=after or None)
     if as_json:
         print_json(rows)
         return
@@ -100,12 +94,8 @@ def list_(dsn: str | None, limit: int, after: str | None, as_json: bool) -> None
 @json_option
 def show(dsn: str | None, job_id: str, as_json: bool) -> None:
     """Show one job."""
-    number = parse_job_id(job_id)
     with open_store(require_dsn(dsn), "cli") as store:
-        job = store.get_jobs([number]).get(number)
-    if job is None or job.status == "deleted":
-        raise NotFound(f"no job {job_id}", hint="List them with `mainspring jobs list`.")
-    shown = shown_job(job)
+        shown = Jobs(store).get(job_id)
     if as_json:
         print_json(shown)
         return
@@ -119,11 +109,8 @@ def show(dsn: str | None, job_id: str, as_json: bool) -> None:
 @json_option
 def rm(dsn: str | None, job_id: str, as_json: bool) -> None:
     """Delete a job; its history stays, and a run that is going on ends as it ends."""
-    number = parse_job_id(job_id)
     with open_store(require_dsn(dsn), "cli") as store:
-        if not store.was_given_out(number):
-            raise NotFound(f"no job was ever called {job_id}")
-        is_deleted = store.delete_job(number)
+        is_deleted = Jobs(store).delete(job_id)
     if as_json:
         print_json({"job_id": job_id, "deleted": is_deleted})
     else:

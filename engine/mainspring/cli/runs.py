@@ -7,9 +7,7 @@ import click
 from mainspring.cli.database import dsn_option, open_store, require_dsn
 from mainspring.cli.output import json_option, print_json, print_table
 from mainspring.cli.render import cells
-from mainspring.errors import NotFound
-from mainspring.model import parse_job_id
-from mainspring.shown import shown_run
+from mainspring.jobs import Jobs
 
 
 @click.command()
@@ -20,14 +18,8 @@ from mainspring.shown import shown_run
 def runs(dsn: str | None, job_id: str | None, limit: int, as_json: bool) -> None:
     """Show the runs of a job, newest first; without a job, the newest of all."""
     with open_store(require_dsn(dsn), "cli") as store:
-        if job_id is None:
-            page = store.recent_runs(limit=limit)
-        else:
-            number = parse_job_id(job_id)
-            if not store.was_given_out(number):
-                raise NotFound(f"no job was ever called {job_id}")
-            page = store.runs_of_job(number, limit=limit)
-    rows = [shown_run(run) for run in page]
+        jobs = Jobs(store)
+        rows = jobs.recent_runs(limit=limit) if job_id is None else jobs.runs(job_id, limit=limit)
     if as_json:
         print_json(rows)
         return

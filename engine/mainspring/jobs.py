@@ -1,0 +1,208 @@
+"""Jobs, their runs and dead letters, for a caller in this process: the command, and a host.
+
+What the HTTP API does over the wire, with the same fields, the same rules and the same answers
+(`shown`), as calls that block.  Every call is one of the store, or two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Unpack
+
+from mainspring.errors import InvalidInput, NotFound
+from mainspring.handlers import Tasks
+from mainspring.instants import parse_instant
+from mainspring.model import JobId, JobStatus, NewJob, format_job_id, parse_job_id, parse_run_id
+from mainspring.registration import JobFields, job_from, job_in
+from mainspring.shown import (
+    JobOut,
+    JobRegistered,
+    LetterOut,
+    RunOut,
+    instant_or_null,
+    shown_job,
+    shown_letter,
+    shown_run,
+)
+from mainspring.store.protocol import Store
+
+LIMIT_MAX: Final = 500
+"""Longest page of anything."""
+
+ADD_JOBS_MAX: Final = 10_000
+"""Jobs in one call, which is one transaction of a second or so."""
+
+# Within the class `list` is the method.
+_NewJobs = list[NewJob]
+_Registered = list[JobRegistered]
+_JobList = list[JobOut]
+_RunList = list[RunOut]
+_LetterList = list[LetterOut]
+
+
+class Jobs:
+    """The jobs of one store.  Thread safe.
+
+    Every method may raise `StoreUnavailable`: whether the call was carried out is then unknown.
+
+    Parameters
+    ----------
+    tasks
+        Handlers that are known here: a payload for one of them is checked against its type.
+        Jobs for other tasks may be added, too.
+    """
+
+    def __init__(self, store: Store, tasks: Tasks | None = None) -> None:
+        self._store = store
+        self._tasks = tasks or Tasks()
+
+    def add(self, **fields: Unpack[JobFields]) -> JobRegistered:
+        """Register a job; the fields are those of `POST /api/v1/jobs` (docs/jobs.md).
+
+        Raises
+        ------
+        InvalidInput
+            `pointer` names the field; nothing was stored.
+        """
+        return self._register([self._read(fields, self._store.database_us())])[0]
+
+    def add_many(self, jobs: Iterable[Mapping[str, object]]) -> _Registered:
+        """Register up to 10,000 jobs in one transaction: all of them, or none.
+
+        Raises
+        ------
+        InvalidInput
+            `pointer` begins with the place of the job, from 0.
+        """
+        now_us = self._store.database_us()
+        read: _NewJobs = []
+        for place, fields in enumerate(jobs):
+            if place >= ADD_JOBS_MAX:
+                raise InvalidInput(
+                    f"more than {ADD_JOBS_MAX} jobs in one call",
+                    hint=f"Add them in several calls of at most {ADD_JOBS_MAX}.",
+                )
+            try:
+                read.append(self._read(fields, now_us))
+            except InvalidInput as error:
+                raise InvalidInput(
+                    f"job {place}: {error.message}",
+                    pointer=f"/{place}{error.pointer}",
+                    detail=error.detail,
+                    hint=error.hint,
+                ) from None
+        return self._register(read) if read else []
+
+    def get(self, job_id: str) -> JobOut:
+        """Return a job; `NotFound` if it was never registered, or is deleted or finished."""
+        number = parse_job_id(job_id)
+        job = self._store.get_jobs([number]).get(number)
+        if job is None or job.status is JobStatus.DELETED:
+            self._require_given_out(number)
+            raise NotFound(f"job {job_id} is deleted or finished", hint="Its runs can be listed.")
+        return shown_job(job)
+
+    def list(self, *, limit: int = 100, after: str | None = None) -> _JobList:
+        """Return a page of jobs in the order of their ids; `after` is the last of the page before.
+
+        Deleted and finished ones are not among them.
+        """
+        after_id = 0 if after is None else parse_job_id(after)
+        return [
+            shown_job(job)
+            for job in self._store.list_jobs(after_id=after_id, limit=_checked_limit(limit))
+        ]
+
+    def delete(self, job_id: str) -> bool:
+        """Delete a job; no start is possible afterwards.  False if it was deleted before.
+
+        `NotFound` if it was never registered.  A run that goes on ends with its true status.
+        """
+        number = parse_job_id(job_id)
+        if self._store.delete_job(number):
+            return True
+        self._require_given_out(number)
+        return False
+
+    def runs(self, job_id: str, *, limit: int = 20, before: RunOut | None = None) -> _RunList:
+        """Return a page of a job's runs, newest first, also of one that is deleted or finished.
+
+        `before` is the last run of the page before.  `NotFound` if there never was such a job.
+        """
+        number = parse_job_id(job_id)
+        found = self._store.runs_of_job(number, limit=_checked_limit(limit), before=_key(before))
+        if not found:
+            self._require_given_out(number)
+        return [shown_run(run) for run in found]
+
+    def recent_runs(self, *, limit: int = 20) -> _RunList:
+        """Return the newest ended runs of all jobs, within the last day."""
+        return [shown_run(run) for run in self._store.recent_runs(limit=_checked_limit(limit))]
+
+    def dead_letters(self, *, limit: int = 100) -> _LetterList:
+        """Return dead letters, oldest first; each is named by its last run."""
+        letters = self._store.list_dead_letters(limit=_checked_limit(limit))
+        return [shown_letter(letter) for letter in letters]
+
+    def redrive(self, run_id: str) -> None:
+        """Give a dead letter attempts again, with the same scheduled_at and idempotency key.
+
+        Raises
+        ------
+        NotFound
+            There is no such letter, or not any more.
+        Conflict
+            Its job is deleted.
+        """
+        firing_id, fence = parse_run_id(run_id)
+        try:
+            self._store.redrive(firing_id, fence)
+        except NotFound as error:
+            raise NotFound(
+                f"there is no dead letter {run_id}",
+                hint="List the dead letters; one that was redriven is gone.",
+            ) from error
+
+    def _read(self, fields: Mapping[str, object], now_us: int) -> NewJob:
+        new = job_from(job_in(fields), now_us)
+        task = self._tasks.get(new.definition.task)
+        if task is not None:
+            task.payload_type.check(new.definition.payload.encode())
+        return new
+
+    def _register(self, jobs: _NewJobs) -> _Registered:
+        job_ids = self._store.add_jobs(jobs)
+        return [
+            JobRegistered(format_job_id(job_id), instant_or_null(job.first_us))
+            for job_id, job in zip(job_ids, jobs, strict=True)
+        ]
+
+    def _require_given_out(self, number: JobId) -> None:
+        if not self._store.was_given_out(number):
+            raise NotFound(
+                f"no job was ever called {format_job_id(number)}",
+                hint="Use an id from the answer to a registration.",
+            )
+
+
+def _checked_limit(limit: int) -> int:
+    if not 1 <= limit <= LIMIT_MAX:
+        raise InvalidInput(
+            f"limit is {limit}, not in 1..{LIMIT_MAX}",
+            pointer="/limit",
+            hint="Ask for the next page instead.",
+        )
+    return limit
+
+
+def _key(before: RunOut | None) -> tuple[int, int, int, int] | None:
+    if before is None:
+        return None
+    if before.run_id is None or before.scheduled_at is None:
+        raise InvalidInput(
+            "a run that still waits does not end a page",
+            pointer="/before",
+            hint="Take the last run that has an id.",
+        )
+    firing_id, fence = parse_run_id(before.run_id)
+    return parse_instant(before.scheduled_at), before.attempt, firing_id, fence
