@@ -189,6 +189,9 @@ class SimScheduler(Actor):
                     self.store.declare_dead(death.holder_id, death.beat)
             self.extension_us = self.observer.extension_us(self.work.now_us)
             workers = {h.holder_id: h.address for h in reading.holders if h.kind == "worker"}
+            if self.dispatch.addresses().keys() - workers.keys():
+                for shard in self.led:
+                    self.leader(shard).on_worker_gone(self.now())
             self.unanswered(self.dispatch.on_workers(workers, self.work.now_us))
             if self.terms:
                 standing = self.store.renew_terms(self.holder_id, dict(self.terms))

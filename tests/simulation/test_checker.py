@@ -22,7 +22,7 @@ SEED = 4  # has recurring jobs, one-offs, failures and a dead letter
 def finished() -> World:
     world = World(SEED, Rates())
     world.run_faults()
-    world.run_until(30)
+    world.run_until(36)
     check(world)
     return world
 

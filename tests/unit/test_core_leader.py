@@ -365,6 +365,54 @@ def test_more_dead_runs_than_one_statement_ends_are_asked_for_again_at_once() ->
     assert isinstance(ask(leader, stage, SweepEnded), SweepEnded)
 
 
+def asked_at_us(leader: ShardLeader, stage: Stage, kind: type[Request], seconds: int) -> list[int]:
+    """Answer everything at once for so many seconds; returns when a kind of request came."""
+    asked: list[int] = []
+    end_us = stage.mono_us + seconds * S
+    while stage.mono_us < end_us:
+        request, _ = leader.poll(stage.now, 0)
+        if request is None:
+            stage.mono_us += 50 * MS
+            continue
+        if isinstance(request, kind):
+            asked.append(stage.mono_us)
+        leader.on_answer(nothing(request), stage.now)
+    return asked
+
+
+@pytest.mark.parametrize("kind", [SweepUnleased, SweepEnded])
+@pytest.mark.parametrize(("took_ms", "rest_s"), [(5, 1), (40, 4), (3_000, 10)])
+def test_a_sweep_rests_a_hundred_times_as_long_as_it_took(
+    kind: type[Request], took_ms: int, rest_s: int
+) -> None:
+    """Its period at least, so that nothing changes while it is cheap; ten periods at most."""
+    stage = Stage()
+    leader, _ = stage.begin_term()
+    begun_us = stage.mono_us
+    request = ask(leader, stage, kind)
+    stage.mono_us += took_ms * MS
+    leader.on_answer(nothing(request), stage.now)
+    (next_us, *_) = asked_at_us(leader, stage, kind, 12)
+
+    assert rest_s * S <= next_us - begun_us <= rest_s * S + 100 * MS
+
+
+def test_a_worker_that_is_gone_ends_the_rest_of_its_sweep() -> None:
+    """Also when the news comes while a sweep is under way that cannot have seen it."""
+    stage = Stage()
+    leader, _ = stage.begin_term()
+    request = ask(leader, stage, SweepEnded)
+    stage.mono_us += 3 * S
+    leader.on_worker_gone(stage.now)
+    leader.on_answer(nothing(request), stage.now)
+    again = ask(leader, stage, SweepEnded)
+    stage.mono_us += 3 * S
+    leader.on_answer(nothing(again), stage.now)
+    leader.on_worker_gone(stage.now)
+
+    assert isinstance(ask(leader, stage, SweepEnded), SweepEnded)
+
+
 def test_a_database_clock_a_little_behind_is_waited_for_without_a_busy_loop() -> None:
     """Readings of it differ a little; a timer that the wheel has passed waits for it too."""
     stage = Stage()

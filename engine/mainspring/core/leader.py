@@ -47,6 +47,12 @@ ID_MAX = 2**63 - 1
 SWEEP_GAP_MIN_US = 100_000  # a storm of hints makes at most ten sweeps a second
 FULL_SWEEP_US = 15_000_000
 SWEEP_ROWS = 10_000
+SWEEP_SHARE = 100
+"""A sweep walks all that is due in the shard, so in a burst it rests a hundred times as long as it
+took: at most a hundredth of the time for either kind and shard, and never longer than ten periods.
+"""
+
+SWEEP_REST_PERIODS_MAX = 10
 FAILURE_PAUSE_US = 100_000  # a store that is down is not asked in a busy loop
 SET_BACK_US = 1_000_000  # less is waited for: readings of the clock differ a little
 NOT_MINE = -1
@@ -95,6 +101,7 @@ class ShardLeader:
         self._next_refill_us = now.monotonic_us
         self._next_full_sweep_us = now.monotonic_us + FULL_SWEEP_US
         self._next_request_us = now.monotonic_us
+        self._asked_us = now.monotonic_us
         self._reached_us = now.low_us
         self._swept_us = now.monotonic_us - SWEEP_GAP_MIN_US
         self.overdue_unleased_count = 0
@@ -127,6 +134,7 @@ class ShardLeader:
         for place, choose in enumerate(self._turns):
             self._request = choose(now, extension_us)
             if self._request is not None:
+                self._asked_us = now.monotonic_us
                 self._turns.append(self._turns.pop(place))
                 break
         return self._request, released
@@ -167,8 +175,10 @@ class ShardLeader:
             case Refilled():
                 self._on_refilled(request, answer, now)
             case Swept():
+                self._next_sweep_us = self._rested_us(self._next_sweep_us, now)
                 self._on_swept(request, answer)
             case Ended():
+                self._next_ended_us = self._rested_us(self._next_ended_us, now)
                 if answer.is_full:
                     self._next_ended_us = now.monotonic_us
                 self.on_hints(
@@ -203,6 +213,10 @@ class ShardLeader:
         """Take that hints may have been missed: sweep and refill at once."""
         self._next_sweep_us = now.monotonic_us
         self._next_refill_us = now.monotonic_us
+
+    def on_worker_gone(self, now: Now) -> None:
+        """Take that a worker is dead or has left: its runs are to be ended at once."""
+        self._next_ended_us = now.monotonic_us
 
     def on_finished(self, frame_no: int) -> None:
         """Take that a worker is through with a frame; what it did not start it has returned."""
@@ -260,6 +274,14 @@ class ShardLeader:
             return None
         self._next_ended_us = now.monotonic_us + self._times.sweep_us
         return SweepEnded(extension_us, now.high_us)
+
+    def _rested_us(self, planned_us: int, now: Now) -> int:
+        """Return when the sweep that has just been answered may be repeated."""
+        if planned_us != self._asked_us + self._times.sweep_us:
+            return planned_us  # wanted anew while it was under way
+        rest_us = SWEEP_SHARE * (now.monotonic_us - self._asked_us)
+        rest_us = min(rest_us, SWEEP_REST_PERIODS_MAX * self._times.sweep_us)
+        return max(planned_us, self._asked_us + rest_us)
 
     def _refill(self, now: Now, _extension_us: int) -> Request | None:
         if now.monotonic_us < self._next_refill_us:

@@ -121,7 +121,7 @@ COPY (
 -- name: sweep_ended
 -- Started firings whose worker is dead or whose lease ran out; a started row is due, so the
 -- range is the low end of firings_due.  `extension` puts locked_until off by as long as this
--- leader could not see heartbeats.
+-- leader could not see heartbeats.  The living are read once, not looked up for each row.
 SELECT
     f.firing_id, f.job_id, f.fence, f.rev, f.attempt, f.attempts_spent, f.trigger, f.scheduled_at,
     f.locked_by
@@ -130,10 +130,9 @@ WHERE f.shard = %(shard)s
     AND f.due_at <= coalesce(%(now)s::timestamptz, clock_timestamp())
     AND f.started_at IS NOT NULL
     AND (
-        NOT EXISTS (
-            SELECT FROM holders AS h
-            WHERE h.holder_id = f.locked_by AND h.dead_at IS NULL AND h.left_at IS NULL
-        )
+        f.locked_by <> ALL (ARRAY(
+            SELECT h.holder_id FROM holders AS h WHERE h.dead_at IS NULL AND h.left_at IS NULL
+        ))
         OR f.locked_until + %(extension)s::interval
             < coalesce(%(now)s::timestamptz, clock_timestamp())
     )
