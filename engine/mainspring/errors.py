@@ -109,6 +109,10 @@ class DevPostgresError(MainspringError):
     """The embedded Postgres could not be found, made, started, or is already running."""
 
 
+class EngineFailed(MainspringError):
+    """The scheduler or the worker of an engine ended by itself; the cause is why."""
+
+
 class Retry(Exception):
     """Raised by a handler: this attempt failed, try again.
 
