@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,12 @@ def kill_worker(ctx: Context, place: str) -> None:
 
 
 def stop_worker() -> None:
-    """Stand still, with all threads, until somebody sends SIGCONT."""
+    """Stand still, with all threads, until somebody sends SIGCONT.
+
+    Another thread may take the signal, and this one runs on for a moment: it must not get far.
+    """
     os.kill(os.getpid(), signal.SIGSTOP)
+    time.sleep(0.5)
 
 
 @tasks.task("charge-async")

@@ -1,8 +1,8 @@
 """A supervisor of workers: forks as many as asked for, and another for each that dies.
 
-`python -m faults.exactly_once.nursery COUNT DEATHS_PATH` imports what a worker needs once and forks,
-so that a worker costs a tenth of a second and not one.  What runs in each fork is the command
-`mainspring worker`, whole.  Every death is a line `PID CODE` in the file, with the code as
+`python -m faults.exactly_once.nursery COUNT DEATHS_PATH` imports what a worker needs once and
+forks, so that a worker costs a tenth of a second and not one.  What runs in each fork is the
+command `mainspring worker`, whole.  Every death is a line `PID CODE` in the file, with the code as
 subprocess gives it.  SIGTERM ends the workers and then this.
 """
 
