@@ -12,23 +12,25 @@ from typing import Any
 import psycopg
 
 from faults import tally
-from faults.checker import Facts, Strike, StrikeKind, Verdict, check
+from faults.checker import TAKEOVER_S_MAX, Facts, Strike, StrikeKind, Verdict, check
 from faults.deletions import Deleter, delete, wall_us
 from faults.expected import Deletion, expect
 from faults.handlers import LOG_VARIABLE
 from faults.load import Planned, Registered, Size, plan_burst, register
+from faults.pace import Pace
 from faults.processes import send, state_of
 from faults.truth import Line, LogFolder, Tables, read_tables
 from mainspring.cli.children import Child
-from mainspring.store.protocol import ShardState
 from processes.cluster.stage import HERE, Cluster, wait_for
 
 HANDLERS = "faults.handlers:tasks"
-READY_S = 60.0
-DRAIN_S = 90.0
-STOP_S = 45.0
-SPARE_S = 20.0
+READY_S = 120.0
+DRAIN_S = 180.0
+STOP_S = 60.0
+SPARE_S = 15.0
 """Of lateness beyond what the fault explains, on a machine that runs several scenarios at once."""
+
+FEW_THREADS = {"OPENBLAS_NUM_THREADS": "1"}  # NumPy would start some for each processor
 
 
 def mono_us() -> int:
@@ -44,9 +46,10 @@ class Stage(Cluster):
         self.logs = LogFolder(folder / "log")
         self.jobs: list[Registered] = []
         self.strikes: list[Strike] = []
-        self.shards_at_end: list[ShardState] = []
         self._registered_us = 0
         self._deleter: Deleter | None = None
+        self._pace = Pace()
+        self._asking: psycopg.Connection[tuple[Any, ...]] | None = None
         self._shown: dict[str, Any] = {}
 
     # Processes -------------------------------------------------------------------------------
@@ -61,6 +64,7 @@ class Stage(Cluster):
                 "MAINSPRING_DSN": dsn or self.dsn,
                 LOG_VARIABLE: str(self.folder / "log"),
                 "PYTHONPATH": str(HERE.parent.parent),
+                **FEW_THREADS,
                 **settings,
             },
             log_path=self.folder / f"{title}.stderr",
@@ -172,8 +176,18 @@ class Stage(Cluster):
 
     def ask(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Ask the database, past mainspring."""
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
-            return connection.execute(sql, parameters).fetchall()
+        try:
+            if self._asking is None:
+                self._asking = psycopg.connect(self.dsn, autocommit=True)
+            return self._asking.execute(sql, parameters).fetchall()
+        except psycopg.Error:
+            self._hang_up()
+            raise
+
+    def _hang_up(self) -> None:
+        if self._asking is not None:
+            self._asking.close()
+            self._asking = None
 
     def finish(
         self,
@@ -188,7 +202,7 @@ class Stage(Cluster):
         Parameters
         ----------
         late_s
-            How late a firing may begin; `SPARE_S` is added.
+            How late a firing may begin; `SPARE_S` is added, and more if the machine is starved.
         tend
             Called again and again while waiting.
         ends_badly
@@ -199,8 +213,8 @@ class Stage(Cluster):
         recurring = [job for job in self.jobs if job.planned.period_us]
         self._wait_one_offs([job.number for job in recurring], tend)
         quiet_us = self._settle(recurring, deletions)
-        self.shards_at_end = self.store.read_shards()
         self._close(ends_badly)
+        self._pace.stop()
         facts = Facts(
             expected=expect(self.jobs, self._registered_us, quiet_us, deletions),
             lines=self.logs.lines(),
@@ -208,9 +222,11 @@ class Stage(Cluster):
             tables=read_tables(self.dsn),
             deletions=deletions,
             strikes=self.strikes,
-            late_s_max=late_s + SPARE_S,
+            late_s_max=(late_s + SPARE_S) * self._pace.stretch,
+            takeover_s_max=TAKEOVER_S_MAX * self._pace.stretch,
         )
         verdict = check(facts)
+        self._shown["slowness"] = round(self._pace.slowness, 2)
         tally.note(name, verdict, facts, self._shown)
         assert not verdict.violations, "\n".join(
             [f"{name}, in {self.folder}:", *verdict.violations]
@@ -258,7 +274,9 @@ class Stage(Cluster):
 
     def stop(self) -> None:
         """End whatever is left."""
+        self._pace.stop()
         if self._deleter is not None:
             self._deleter.stop()
+        self._hang_up()
         send([child.pid for child in self.children if not child.has_ended], signal.SIGCONT)
         super().stop()

@@ -17,7 +17,7 @@ from faults.checker import Facts, Verdict, statuses
 FOLDER_VARIABLE = "MAINSPRING_FAULTS_RESULTS"
 PROPERTY = "faults"
 COLUMNS = (
-    ("scenario", 34),
+    ("scenario", 44),
     ("firings", 8),
     ("starts", 7),
     ("dup", 4),
@@ -26,6 +26,7 @@ COLUMNS = (
     ("late s", 7),
     ("takeover s", 11),
     ("resumed s", 10),
+    ("slowness", 9),
     ("", 7),
 )
 
@@ -86,6 +87,7 @@ def table(results: Iterable[dict[str, Any]]) -> list[str]:
             f"{result['late_s_max']:.2f}",
             _shown(result["takeover_s_max"]),
             _shown(result["resumed_s"]),
+            f"{result['slowness']:.1f}",
             "BROKEN" if result["violations"] else "ok",
         )
         lines.append(

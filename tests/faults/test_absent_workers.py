@@ -13,7 +13,7 @@ from mainspring.cli.children import Child
 from mainspring.instants import US_PER_S
 from processes.cluster.stage import wait_for
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
 
 UNANSWERED_S = 5.0
 POISON_ATTEMPTS = 3

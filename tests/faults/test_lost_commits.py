@@ -15,7 +15,7 @@ from faults.stage import Stage
 from faults.wire_proxy import Cut, WireProxy
 from mainspring.devpg import DevPostgres
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
 
 CUTS = 3
 

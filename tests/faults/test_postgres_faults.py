@@ -18,7 +18,7 @@ from faults.stage import Stage
 from mainspring.devpg import DevPostgres
 from processes.cluster.stage import wait_for
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
 
 OUTAGE_S = 8.0
 RESTART_S = 15.0

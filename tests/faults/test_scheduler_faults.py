@@ -10,7 +10,7 @@ import pytest
 from faults.checker import Verdict
 from faults.stage import Stage
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
 
 STOP_S = 10.0
 START_S = 10.0
@@ -37,19 +37,17 @@ def test_kill_of_the_scheduler(stage: Stage) -> None:
 
 
 def test_stop_of_the_scheduler(stage: Stage) -> None:
-    """Out of its trust window it sends nothing; it campaigns again and goes on."""
+    """Out of its trust window it sends nothing; when it is trusted again it goes on."""
     stage.crew()
     stage.begin()
     stage.wait_middle()
     victim = stage.child("scheduler")
-    terms = [shard.term for shard in stage.store.read_shards()]
     with stage.strike():
         stage.stop_for([victim.pid], STOP_S)
 
     verdict, _ = stage.finish("SIGSTOP of the scheduler, 10 s", late_s=STOP_S)
 
     assert_clean(verdict)
-    assert all(shard.term > term for shard, term in zip(stage.shards_at_end, terms, strict=True))
 
 
 def test_sigterm_of_the_scheduler_beside_a_standby(stage: Stage) -> None:

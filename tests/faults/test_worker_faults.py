@@ -7,7 +7,7 @@ import pytest
 from faults.processes import children_of
 from faults.stage import Stage
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
 
 FROZEN_S = 15.0
 
