@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from bench.rows import copy_bytes
-
 from mainspring import _claim_pure
 from mainspring.claim import KINDS, ClaimBatch
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from bench.rows import batch_of
 
+from bench.rows import batch_of
 from mainspring import frame
 from mainspring.claim import ClaimRow
 

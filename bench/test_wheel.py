@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bench.rows import ticks_of
 
+from bench.rows import ticks_of
 from mainspring.wheel import Wheel
 
 SPREADS = {"one slot": 1, "ten minutes": 12_000}

@@ -39,6 +39,11 @@ def pairs_meeting_at(at_us: int, now_us: int, count: int) -> list[Pair]:
     return pairs
 
 
+def hourly_pairs(count: int) -> list[Pair]:
+    """Return `count` distinct pairs that repeat every hour from when they are registered."""
+    return [("@every 1h", name) for name in sorted(available_timezones())[:count]]
+
+
 def _meeting(at_us: int, now_us: int) -> Iterator[Pair]:
     at = datetime.fromtimestamp(at_us / US_PER_S, UTC)
     for name in sorted(available_timezones()):

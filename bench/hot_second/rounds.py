@@ -14,13 +14,15 @@ import psycopg
 from bench.hot_second import floors, textbook
 from bench.hot_second.burst import BurstInputs, Witnesses, run_burst
 from bench.hot_second.load import load_jobs, prepare_schema
-from bench.hot_second.pairs import pairs_meeting_at
+from bench.hot_second.pairs import hourly_pairs, pairs_meeting_at
 from bench.hot_second.server import Server
 from mainspring.clock import monotonic_s
 from mainspring.instants import US_PER_S
 
 MINUTE_US = 60 * US_PER_S
+HOUR_US = 60 * MINUTE_US
 PAIRS = 1_200
+HOURLY_PAIRS = 300
 LEAD_S = 12
 """For vacuum, checkpoint and the start of the processes, before the first claim."""
 
@@ -45,6 +47,7 @@ class Sizes:
     workers: int
     is_armed: bool
     drain_s_max: float
+    is_any_second: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ def measure_round(server: Server, sizes: Sizes, per_job_s: float, tell: Teller) 
         server.database("burst") as dsn,
         tempfile.TemporaryDirectory(prefix="mainspring-bench-") as folder,
     ):
-        at_us = _choose_instant(dsn, sizes.jobs, per_job_s)
+        at_us = _choose_instant(dsn, sizes, per_job_s)
         _load(dsn, sizes, tell, at_us=at_us)
         server.settle(dsn)
         inputs = BurstInputs(
@@ -127,17 +130,22 @@ def _load(dsn: str, sizes: Sizes, tell: Teller, *, at_us: int | None) -> None:
     if at_us is None:
         at_us = now_us // MINUTE_US * MINUTE_US
         now_us = at_us - 30 * MINUTE_US
-    pairs = pairs_meeting_at(at_us, now_us, PAIRS)
+    if sizes.is_any_second:
+        now_us = at_us - HOUR_US
+        pairs = hourly_pairs(HOURLY_PAIRS)
+    else:
+        pairs = pairs_meeting_at(at_us, now_us, PAIRS)
     load_jobs(
         dsn, pairs, sizes.jobs, now_us, lambda done: tell("registering jobs", done, sizes.jobs)
     )
 
 
-def _choose_instant(dsn: str, jobs: int, per_job_s: float) -> int:
-    """Return a full minute that leaves time to load."""
-    span_s = jobs * (per_job_s * 1.4 + SETTLE_US_PER_JOB * 1e-6) + LEAD_S
+def _choose_instant(dsn: str, sizes: Sizes, per_job_s: float) -> int:
+    """Return a full minute, or a full second, that leaves time to load."""
+    span_s = sizes.jobs * (per_job_s * 1.4 + SETTLE_US_PER_JOB * 1e-6) + LEAD_S
     earliest_us = _database_us(dsn) + round(span_s * US_PER_S)
-    return -(-earliest_us // MINUTE_US) * MINUTE_US
+    unit_us = US_PER_S if sizes.is_any_second else MINUTE_US
+    return -(-earliest_us // unit_us) * unit_us
 
 
 def _require_in_time(dsn: str, at_us: int) -> None:
