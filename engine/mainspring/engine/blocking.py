@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, Unpack
@@ -59,7 +60,11 @@ class SyncEngine:
     @property
     def jobs(self) -> Jobs:
         """Register, list, delete jobs and look at their runs; `Conflict` unless it runs."""
-        return self._life.running().jobs
+        return self._life.stand_in or self._life.running().jobs
+
+    def answered_by(self, jobs: Jobs) -> AbstractContextManager[None]:
+        """Have `jobs` answer instead of a database within the block: for tests of handlers."""
+        return self._life.answered_by(jobs)
 
     @property
     def health(self) -> Health:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, Unpack
@@ -15,6 +16,7 @@ from mainspring.engine.off_loop import see_through
 from mainspring.engine.options import Embedded, Options, plan_of
 from mainspring.executor import HostLoop
 from mainspring.handlers import Tasks
+from mainspring.jobs import Jobs
 
 
 class Engine:
@@ -87,6 +89,10 @@ class Engine:
     def jobs(self) -> AsyncJobs:
         """Register, list, delete jobs and look at their runs, while it runs."""
         return self._jobs
+
+    def answered_by(self, jobs: Jobs) -> AbstractContextManager[None]:
+        """Have `jobs` answer instead of a database within the block: for tests of handlers."""
+        return self._life.answered_by(jobs)
 
     @property
     def health(self) -> Health:

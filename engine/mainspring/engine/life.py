@@ -5,7 +5,8 @@ No method here blocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Literal, TypeVar
 
 from mainspring.engine.figures import EngineMetrics, Health, State
@@ -14,6 +15,7 @@ from mainspring.engine.parts import Parts
 from mainspring.errors import Conflict, EngineFailed, InvalidInput
 from mainspring.executor import HostLoop
 from mainspring.handlers import Handler, Tasks
+from mainspring.jobs import Jobs
 
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
@@ -25,6 +27,8 @@ class Life:
         self.plan = plan
         self.metrics = EngineMetrics(plan.name)
         self._parts: Parts | None = None
+        self.stand_in: Jobs | None = None
+        """Answers instead of a database: `mainspring.testing`."""
         self._state: State = "stopped"
 
     @property
@@ -111,6 +115,19 @@ class Life:
                 hint="Start the engine after the fork, in each process that needs one.",
             )
         return parts
+
+    @contextmanager
+    def answered_by(self, jobs: Jobs) -> Iterator[None]:
+        """Have `jobs` answer within the block; `Conflict` if something answers already."""
+        if self._parts is not None or self.stand_in is not None:
+            raise Conflict(
+                f"engine {self.plan.name!r} is in use already", hint="Stop it, or close the other."
+            )
+        self.stand_in = jobs
+        try:
+            yield
+        finally:
+            self.stand_in = None
 
     def health(self) -> Health:
         """Say how it is."""

@@ -19,7 +19,6 @@ import numpy as np
 from mainspring.clock import monotonic_s, monotonic_us, sleep_s
 from mainspring.config import WorkerSettings
 from mainspring.core.completion import Chance, Completed, PendingEnd, complete_runs
-from mainspring.core.ending import EndKind, Report
 from mainspring.core.execution import Execution, RunBegin, StartRequest, WorkerLimits
 from mainspring.core.starting import start_firings
 from mainspring.core.trust import TrustWindow
@@ -27,7 +26,7 @@ from mainspring.cron import OccurrenceMemo
 from mainspring.errors import CorruptFrame, StoreUnavailable
 from mainspring.executor import GRACE_S, LOOP_CLOSED, Executor, HostLoop
 from mainspring.frame import decode
-from mainspring.handlers import Outcome, OutcomeKind, Tasks
+from mainspring.handlers import Outcome, Tasks
 from mainspring.heartbeat import HeartbeatChild
 from mainspring.instants import US_PER_S
 from mainspring.logs import get_logger
@@ -35,6 +34,7 @@ from mainspring.metrics import WorkerMetrics
 from mainspring.queue.worker_side import WorkerSockets
 from mainspring.store.protocol import Starts, Store
 from mainspring.worker.context import context_of
+from mainspring.worker.report import report_of
 
 log = get_logger("mainspring.worker")
 
@@ -48,12 +48,6 @@ RECORD_S = 2.0
 JOIN_S = 10.0
 """For all threads together; a statement under way ends within six seconds."""
 
-_END_KINDS: dict[OutcomeKind, EndKind] = {
-    OutcomeKind.SUCCESS: "success",
-    OutcomeKind.FAILED: "failed",
-    OutcomeKind.RETRY: "failed",
-    OutcomeKind.DEAD: "dead",
-}
 NO_STARTS = Starts(*(np.empty(0, np.int64) for _ in range(4)))
 
 
@@ -256,7 +250,7 @@ class WorkerProcess:
             match event:
                 case _Ended():
                     self._execution.on_run_ended(
-                        event.run_key, _report(event.outcome), monotonic_us()
+                        event.run_key, report_of(event.outcome), monotonic_us()
                     )
                 case _Started():
                     self._execution.on_started(event.starts or NO_STARTS)
@@ -376,16 +370,6 @@ def _limits(settings: WorkerSettings) -> WorkerLimits:
         complete_delay_us=_us(settings.complete_delay_seconds),
         beacon_us=_us(settings.beacon_seconds),
         hint_horizon_us=HINT_HORIZON_US,
-    )
-
-
-def _report(outcome: Outcome) -> Report:
-    after_s = outcome.retry_after_seconds
-    return Report(
-        kind=_END_KINDS[outcome.kind],
-        error=outcome.error,
-        output=outcome.output,
-        retry_after_us=None if after_s is None else _us(after_s),
     )
 
 
