@@ -36,7 +36,8 @@ def load_tasks(target: str) -> Tasks:
             detail=f"It was imported from {getattr(module, '__file__', None)}.",
             hint=f"Define it there, as in `{attribute} = mainspring.Worker()`.",
         )
-    tasks = getattr(module, attribute)
+    found = getattr(module, attribute)
+    tasks = found if isinstance(found, Tasks) else getattr(found, "tasks", found)  # of an Engine
     if not isinstance(tasks, Tasks):
         raise InvalidInput(
             f"{target!r} is not a set of tasks",

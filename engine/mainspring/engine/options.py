@@ -104,29 +104,32 @@ def plan_of(database: str | Embedded | None, **options: Unpack[Options]) -> Plan
             pointer="/name",
             hint="Write 1 to 100 printable characters.",
         )
-    tasks = options.get("tasks") or Tasks()
-    said: dict[str, Any] = {}
-    if isinstance(tasks, Worker):  # what it says of itself comes last
-        said = {"concurrency": tasks.concurrency, "queues": tasks.queues}
-    said = {key: value for key, value in said.items() if value is not None}
-    given = {key: options[key] for key in ("concurrency", "queues") if key in options}
-    worker = options.get("worker")
-    settled = said if worker is None else msgspec.structs.asdict(worker)
-    rest = {
-        key: value
-        for key, value in options.items()
-        if key not in {"shards", "name", "tasks", "concurrency", "queues", "scheduler", "worker"}
-    }
-    scheduler = options.get("scheduler") or SchedulerSettings()
+    tasks = options.get("tasks", Tasks())
+    scheduler = options.get("scheduler", SchedulerSettings())
+    kept = {"name", "run_scheduler", "run_worker", "migrate", "metrics_port"}
     return Plan(
         database=database,
         tasks=tasks,
         shards=shards,
-        name=name,
         scheduler=_checked(SchedulerSettings, msgspec.structs.asdict(scheduler), "scheduler"),
-        worker=_checked(WorkerSettings, settled | given, "worker"),
-        **cast("dict[str, Any]", rest),
+        worker=_checked(WorkerSettings, _worker_values(tasks, options), "worker"),
+        **cast("dict[str, Any]", {key: value for key, value in options.items() if key in kept}),
     )
+
+
+def _worker_values(tasks: Tasks, options: Options) -> dict[str, object]:
+    """Return the worker's settings: an option wins over the struct, that over what tasks say."""
+    values: dict[str, object] = {}
+    if "worker" in options:
+        values = msgspec.structs.asdict(options["worker"])
+    elif isinstance(tasks, Worker):
+        said = {"concurrency": tasks.concurrency, "queues": tasks.queues}
+        values = {key: value for key, value in said.items() if value is not None}
+    if "concurrency" in options:
+        values["concurrency"] = options["concurrency"]
+    if "queues" in options:
+        values["queues"] = options["queues"]
+    return values
 
 
 _Settings = TypeVar("_Settings", SchedulerSettings, WorkerSettings)
@@ -134,10 +137,6 @@ _Settings = TypeVar("_Settings", SchedulerSettings, WorkerSettings)
 
 def _checked(kind: type[_Settings], values: Mapping[str, object], option: str) -> _Settings:
     """Check a settings struct: one that was made in Python has been checked by nobody."""
-    values = {
-        key: tuple(v) if key == "queues" and not isinstance(v, str) else v  # type: ignore[arg-type]
-        for key, v in values.items()
-    }
     try:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:

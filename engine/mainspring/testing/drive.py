@@ -130,13 +130,16 @@ class Drive:
         return Now(self.now_us, self.now_us, self.now_us)
 
     def _next_us(self) -> int:
-        """Return the next instant at which something may happen, later than now."""
+        """Return the next instant at which something may happen, later than now.
+
+        The worker has none of its own: its beacons, which only give credit back, go out at the
+        next one.
+        """
         handlers_us = self._executor.next_us()
         return max(
             self.now_us + 1,
             min(
                 self._leader.next_wake_us(self._now()),
-                self._execution.next_wake_us(self.now_us),
                 NEVER_US if handlers_us is None else handlers_us,
             ),
         )
@@ -147,10 +150,8 @@ class Drive:
             self._day = self.now_us // US_PER_DAY
             self.store.make_partitions(days_ahead=DAYS_AHEAD)
         for _ in range(STEPS_AT_ONCE_MAX):
-            self._executor.settle()
-            self._executor.expire()
-            has_led = self._lead()
-            if not self._work() and not has_led:
+            # The worker as often as it has something to do: a look at the leader costs more.
+            if not self._work() and not self._lead():
                 return
         raise MainspringError(
             f"time stands still: more than {STEPS_AT_ONCE_MAX} steps at one instant",
@@ -172,6 +173,8 @@ class Drive:
         return request is not None or bool(released) or is_sent
 
     def _work(self) -> bool:
+        self._executor.settle()
+        self._executor.expire()
         work = self._execution.poll(self.now_us, is_trusted=True)
         for told in work.answers:
             self._take(told.answer)
