@@ -35,13 +35,15 @@ async def see_through(function: Callable[[], None], name: str) -> None:
         with suppress(RuntimeError):  # the loop did not wait
             loop.call_soon_threadsafe(settle, outcome)
 
-    threading.Thread(target=run, name=name, daemon=True).start()
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
     cancelled: asyncio.CancelledError | None = None
     while not ended.done():
         try:
             await asyncio.wait([ended])
         except asyncio.CancelledError as error:
             cancelled = error
+    thread.join()  # its last words are said
     if cancelled is None:
         ended.result()
         return

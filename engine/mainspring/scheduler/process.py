@@ -120,7 +120,11 @@ class Scheduler:
         self._limits = LeaderLimits(
             page_rows=settings.claim_page_rows, queue_firings=settings.queue_firings_max
         )
-        self.holder_id = store.register_holder("scheduler", self._sockets.address, name)
+        try:
+            self.holder_id = store.register_holder("scheduler", self._sockets.address, name)
+        except BaseException:
+            self._sockets.close()
+            raise
 
     @property
     def address(self) -> str:
@@ -134,7 +138,12 @@ class Scheduler:
 
     def run(self) -> None:
         """Lead until `stop`; raises what ended it if it was not that."""
-        self._store.make_partitions(days_ahead=self._settings.partition_days_ahead)
+        try:
+            self._store.make_partitions(days_ahead=self._settings.partition_days_ahead)
+            shard_count = self._store.count_shards()
+        except BaseException:
+            self._sockets.close()
+            raise
         chance = Chance(OccurrenceMemo(), random.SystemRandom().random)
         claimers = Claimers(
             self._store,
@@ -153,7 +162,7 @@ class Scheduler:
             self._store,
             self._elector,
             self.holder_id,
-            shard_count=self._store.count_shards(),
+            shard_count=shard_count,
             observer=DeathObserver(dead_after_us=_us(self._settings.dead_after_seconds)),
             tell=self._tell,
             on_lost_holder=lambda: self._fail(
@@ -375,8 +384,10 @@ class Scheduler:
         except MainspringError as error:
             # The next term claims it all anyway; asking on could take seconds for each shard.
             log.warning("could not hand back", error=error.message)
-        pulse.stop()
-        self._sockets.close()
+        try:
+            pulse.stop()
+        finally:
+            self._sockets.close()
 
     def _now(self) -> Now:
         monotonic_now_us = monotonic_us()

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from mainspring.clock import monotonic_us
 from mainspring.core.observer import DeathObserver
 from mainspring.election import Elector
-from mainspring.errors import StoreUnavailable
+from mainspring.errors import MainspringError, StoreUnavailable
 from mainspring.logs import get_logger
 from mainspring.scheduler.events import Event, Pulse, TermBegun, TermEnded, TermsRenewed
 from mainspring.store.protocol import Store
@@ -81,7 +81,7 @@ class PulseThread:
             return
         try:
             self._store.leave(self._holder_id)
-        except StoreUnavailable as error:
+        except MainspringError as error:
             log.warning("could not say goodbye", error=error.message)
 
     def give_up(self, shard: int, term: int) -> None:
@@ -182,7 +182,7 @@ class PulseThread:
             for shard, term in terms:
                 self._store.end_term(shard, term, self._holder_id)
                 self._elector.resign(shard)
-        except StoreUnavailable as error:
+        except MainspringError as error:
             log.warning("could not resign", count=len(terms), error=error.message)
             return False
         return True

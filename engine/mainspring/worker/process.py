@@ -23,7 +23,7 @@ from mainspring.core.execution import Execution, RunBegin, StartRequest, WorkerL
 from mainspring.core.starting import start_firings
 from mainspring.core.trust import TrustWindow
 from mainspring.cron import OccurrenceMemo
-from mainspring.errors import CorruptFrame, StoreUnavailable
+from mainspring.errors import CorruptFrame, MainspringError, StoreUnavailable
 from mainspring.executor import GRACE_S, LOOP_CLOSED, Executor, HostLoop
 from mainspring.frame import decode
 from mainspring.handlers import Outcome, Tasks
@@ -113,7 +113,11 @@ class WorkerProcess:
         self._is_stopping = threading.Event()
         self._failure: BaseException | None = None
         self._is_over = threading.Event()
-        self.holder_id = store.register_holder("worker", self._sockets.address, name)
+        try:
+            self.holder_id = store.register_holder("worker", self._sockets.address, name)
+        except BaseException:
+            self._sockets.close()
+            raise
         self._execution = Execution(
             self.holder_id,
             _limits(settings),
@@ -292,9 +296,10 @@ class WorkerProcess:
         self._heartbeat.stop()
         try:
             self._store.leave(self.holder_id)
-        except StoreUnavailable as error:
+        except MainspringError as error:
             log.warning("could not say goodbye", error=error.message)
-        self._sockets.close()
+        finally:
+            self._sockets.close()
 
     def _run_starts(self) -> None:
         while (request := self._starts.get()) is not None:
