@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +32,11 @@ SPARE_S = 15.0
 """Of lateness beyond what the fault explains, on a machine that runs several scenarios at once."""
 
 FEW_THREADS = {"OPENBLAS_NUM_THREADS": "1"}  # NumPy would start some for each processor
+
+
+def import_path() -> list[str]:
+    """Return what the environment adds to the places where modules are found."""
+    return [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
 
 
 def mono_us() -> int:
@@ -63,7 +69,7 @@ class Stage(Cluster):
             environment={
                 "MAINSPRING_DSN": dsn or self.dsn,
                 LOG_VARIABLE: str(self.folder / "log"),
-                "PYTHONPATH": str(HERE.parent.parent),
+                "PYTHONPATH": os.pathsep.join([str(HERE.parent.parent), *import_path()]),
                 **FEW_THREADS,
                 **settings,
             },
