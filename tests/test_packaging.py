@@ -16,11 +16,13 @@ ROOT = Path(__file__).parent.parent
 CHECK = """
 import mainspring, mainspring_api
 from mainspring import claim, frame, wheel
+from mainspring.idempotent.effect import _insert_key
 from mainspring.store.migrate import plan
 from mainspring.store.statements import statement
 assert wheel.IMPLEMENTATION == "release", wheel.IMPLEMENTATION
 assert "site-packages" in mainspring.__file__, mainspring.__file__
 assert statement("claim_page")
+assert _insert_key()
 print(mainspring.__version__)
 """
 
