@@ -40,7 +40,7 @@ NEVER_US: Final = 10_000 * 365 * US_PER_DAY
 
 REFILL_US: Final = 30 * US_PER_DAY
 SLACK_S: Final = 30
-STEPS_AT_ONCE_MAX: Final = 100_000
+STEPS_AT_ONCE_MAX: Final = 10_000
 DAYS_AHEAD: Final = 7
 
 TIMES: Final = LeaderTimes(
@@ -132,17 +132,15 @@ class Drive:
     def _next_us(self) -> int:
         """Return the next instant at which something may happen, later than now.
 
-        The worker has none of its own: its beacons, which only give credit back, go out at the
-        next one.
+        The worker's beacons, which give credit back, are of interest only while frames wait for it.
         """
         handlers_us = self._executor.next_us()
-        return max(
-            self.now_us + 1,
-            min(
-                self._leader.next_wake_us(self._now()),
-                NEVER_US if handlers_us is None else handlers_us,
-            ),
-        )
+        instants = [self._leader.next_wake_us(self._now())]
+        if handlers_us is not None:
+            instants.append(handlers_us)
+        if self._dispatch.waiting():
+            instants.append(self._execution.next_wake_us(self.now_us))
+        return max(self.now_us + 1, min(instants))
 
     def _do_all(self) -> None:
         """Do whatever is to be done at this instant, until there is nothing more."""

@@ -40,8 +40,8 @@ class DrivenEngine:
     seed
         Of the jitter in exponential retries.
     io_wait_s
-        How long an async handler may really wait for a socket or a thread before virtual time
-        passes for it.  0, the default: use stand-ins for what is outside.
+        How long async handlers may really wait for a socket or a thread, each time before virtual
+        time passes for them.  0, the default: use stand-ins for what is outside.
     """
 
     def __init__(
@@ -67,10 +67,11 @@ class DrivenEngine:
         )
         self.jobs = Jobs(self._drive.store, tasks)
         """As `SyncEngine.jobs`: register, list, delete, look at runs, redrive."""
-        self._exit = ExitStack()
-        self._exit.callback(self._drive.close)
-        if not isinstance(source, Tasks):
-            self._exit.enter_context(source.answered_by(self.jobs))
+        with ExitStack() as stack:
+            stack.callback(self._drive.close)
+            if not isinstance(source, Tasks):
+                stack.enter_context(source.answered_by(self.jobs))
+            self._exit = stack.pop_all()
 
     @property
     def now(self) -> datetime:

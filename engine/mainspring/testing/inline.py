@@ -66,8 +66,9 @@ class InlineExecutor:
         self._tasks = tasks
         self._now_us = now_us
         self._on_end = on_end
-        self._loop = VirtualLoop(now_us, io_wait_s=io_wait_s)
         self._sleeping: dict[int, _Sleeping] = {}
+        self._loop = VirtualLoop(now_us, io_wait_s=lambda: io_wait_s if self._sleeping else 0)
+        self._timer_us: int | None = None
 
     def submit(self, run_key: int, facts: RunFacts, payload: bytes, timeout_s: float) -> None:
         """Begin a run; a plain handler has ended when this returns."""
@@ -95,7 +96,7 @@ class InlineExecutor:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            self._loop.settle()
+            self._timer_us = self._loop.settle()
         else:
             raise Conflict(
                 "the clock of a driven engine is moved from within an event loop",
@@ -109,16 +110,18 @@ class InlineExecutor:
                 del self._sleeping[run_key]
                 run.context.cancelled.set()
                 run.task.cancel()
-                self._loop.settle()
+                self._timer_us = self._loop.settle()
                 self._on_end(run_key, failed(f"timed out after {run.timeout_s:g} s"))
 
     def next_us(self) -> int | None:
-        """Return when `settle` or `expire` may have something to do; None while nothing waits."""
+        """Return when `settle` or `expire` may have something to do; None while nothing waits.
+
+        As of the last `settle`.
+        """
         if not self._sleeping:
             return None
         deadlines = [run.context.deadline_us for run in self._sleeping.values()]
-        timer_us = self._loop.settle()
-        return min(deadlines if timer_us is None else [*deadlines, timer_us])
+        return min(deadlines if self._timer_us is None else [*deadlines, self._timer_us])
 
     def close(self) -> None:
         """Cancel what still waits, and give the loop back."""

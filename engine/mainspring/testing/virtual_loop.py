@@ -21,7 +21,9 @@ from mainspring.instants import US_PER_S
 class _Selector(selectors.BaseSelector):
     """Asks the real one, but never waits for the sake of a timer."""
 
-    def __init__(self, on_idle: Callable[[float | None], None], io_wait_s: float) -> None:
+    def __init__(
+        self, on_idle: Callable[[float | None], None], io_wait_s: Callable[[], float]
+    ) -> None:
         self._real = selectors.DefaultSelector()
         self._on_idle = on_idle
         self._io_wait_s = io_wait_s
@@ -44,16 +46,16 @@ class _Selector(selectors.BaseSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is not None and timeout <= 0:
             return self._real.select(0)
-        ready = self._real.select(self._io_wait_s)
+        ready = self._real.select(self._io_wait_s())
         if not ready:
             self._on_idle(timeout)
         return ready
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop on a clock of microseconds."""
+    """An event loop on a clock of microseconds; `io_wait_s` is asked before each wait."""
 
-    def __init__(self, now_us: Callable[[], int], *, io_wait_s: float) -> None:
+    def __init__(self, now_us: Callable[[], int], *, io_wait_s: Callable[[], float]) -> None:
         self._now_us = now_us
         self._start_us = now_us()
         self._idle_s: float | None = None
