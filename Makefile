@@ -46,7 +46,8 @@ test: setup ## the whole suite, without root or extra servers
 	@$(BIN)/python -m pytest tests -q -p no:benchmark -n 2 --dist loadfile
 
 test-faults: setup ## real processes killed, stopped and cut off during bursts, with a table
-	@$(BIN)/python -m pytest tests/faults -q -p no:benchmark -m faults -n 3 --dist worksteal
+	@$(BIN)/python -m pytest tests/faults -q -p no:benchmark -m faults -n 3 --dist worksteal \
+	  -o faulthandler_timeout=0
 
 simulate: setup ## a campaign of the simulator: SEEDS (1000) from FIRST (0)
 	@MAINSPRING_SIMULATION_SEEDS=$(or $(SEEDS),1000) MAINSPRING_SIMULATION_FIRST=$(or $(FIRST),0) \

@@ -14,12 +14,13 @@ from faults.stage import Stage
 from mainspring.devpg import DevPostgres
 
 MARKER = "faults"
+HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave the scenarios out unless somebody asks for them, by path or by marker."""
-    is_asked = config.option.markexpr or any(MARKER in argument for argument in config.args)
-    if is_asked:
+    paths = [Path(argument.partition("::")[0]).resolve() for argument in config.args]
+    if config.option.markexpr or any(path.is_relative_to(HERE) for path in paths):
         return
     left_out = [item for item in items if item.get_closest_marker(MARKER)]
     if left_out:
@@ -69,7 +70,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         json.loads(value)
         for reports in terminalreporter.stats.values()
         for report in reports
-        if getattr(report, "when", None) == "teardown" or hasattr(report, "user_properties")
         for name, value in getattr(report, "user_properties", ())
         if name == tally.PROPERTY
     ]
