@@ -18,14 +18,19 @@ FINAL = {"success", "dead"}
 QUICK = WorkerSettings(drain_seconds=10, concurrency=20)
 
 
-def run(main: Coroutine[Any, Any, T], timeout_s: float = 40.0) -> T:
+def run(
+    main: Coroutine[Any, Any, T],
+    timeout_s: float = 40.0,
+    new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+) -> T:
     """Run a host to its end, within bounds."""
 
     async def bounded() -> T:
         async with asyncio.timeout(timeout_s):
             return await main
 
-    return asyncio.run(bounded())
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        return runner.run(bounded())
 
 
 async def until(what: str, probe: Callable[[], T], timeout_s: float = 20.0) -> T:

@@ -13,6 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import uvloop
 
 from mainspring import Context, Dead, Engine, Retry
 from mainspring.errors import (
@@ -23,12 +24,14 @@ from mainspring.errors import (
     NotFound,
     StoreUnavailable,
 )
+from processes.cluster.stage import wait_for
 from processes.engine.stage import PAST, QUICK, ended, run, threads_of, until
 
 request_id: contextvars.ContextVar[str] = contextvars.ContextVar("request_id", default="none")
 
 
-def test_handlers_run_on_the_hosts_loop_and_sync_ones_beside_it(dsn: str) -> None:
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_handlers_run_on_the_hosts_loop_and_sync_ones_beside_it(dsn: str, new_loop: Any) -> None:
     """With the host's context variables; jobs are registered, read, listed and deleted."""
     engine = Engine(dsn, shards=2, name="one")
     seen: dict[str, Any] = {}
@@ -71,10 +74,10 @@ def test_handlers_run_on_the_hosts_loop_and_sync_ones_beside_it(dsn: str) -> Non
             with pytest.raises(NotFound, match="no job was ever called"):
                 await engine.jobs.runs("j_zzz")
             assert engine.health.is_well
-            assert engine.health.shards_led == 2
+            await until("both shards", lambda: engine.health.shards_led == 2)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    run(main())
+    run(main(), new_loop=new_loop)
     assert threads_of("one") == []
 
 
@@ -343,6 +346,36 @@ def test_what_fails_within_is_told_at_once_and_at_the_end(
     assert threads_of("broken") == []
 
 
+def test_a_loop_that_is_closed_takes_its_engine_along(dsn: str) -> None:
+    """A host that ends its loop and lives on: the run is failed at once, and both parts leave."""
+    engine = Engine(dsn, shards=1, name="orphan")
+    begun = threading.Event()
+
+    @engine.task()
+    async def hang(ctx: Context, payload: Any) -> None:
+        begun.set()
+        await asyncio.sleep(3600)
+
+    with asyncio.Runner() as runner:
+        runner.run(engine.start())
+        runner.run(engine.jobs.add(name="hang", schedule=PAST, max_retries=1))
+
+        async def reach() -> None:
+            await until("the handler", begun.is_set)
+
+        runner.run(reach())
+    wait_for("the failure", lambda: engine.health.state == "failed")
+    wait_for("the end of both parts", lambda: not threads_of("orphan scheduler"))
+    wait_for("the end of both parts", lambda: not threads_of("orphan worker"))
+
+    assert "left by itself" in str(engine.health.failure)
+    run(engine.stop())
+    assert threads_of("orphan") == []
+    with psycopg.connect(dsn) as connection:
+        rows = connection.execute("SELECT status FROM job_runs").fetchall()
+    assert rows == [("dead",)]
+
+
 def test_a_database_that_cannot_be_used_is_told_at_the_start() -> None:
     """Nothing is left running, and the engine is stopped."""
     engine = Engine("postgresql://nobody@127.0.0.1:1/nowhere", name="lost")
@@ -388,7 +421,8 @@ def test_a_client_without_scheduler_or_worker_registers_jobs(dsn: str) -> None:
             async with scheduler, worker:
                 (done,) = await ended(client, job.job_id)
                 assert done.output == '"done"'
-                assert (worker.health.shards_led, scheduler.health.shards_led) == (0, 1)
+                await until("the shard", lambda: scheduler.health.shards_led == 1)
+                assert worker.health.shards_led == 0
 
     run(main())
 
