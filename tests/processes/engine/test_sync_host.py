@@ -80,10 +80,10 @@ def test_another_thread_stops_an_engine_that_somebody_waits_for(dsn: str) -> Non
 def test_a_failure_ends_the_wait_of_a_plain_host(dsn: str) -> None:
     """And is raised by the block, too, when nobody waits."""
     engine = SyncEngine(dsn, shards=1, tasks=tasks)
-    with pytest.raises(EngineFailed, match="the worker of engine 'engine' has ended"):  # noqa: PT012, SIM117
-        with engine:
-            parts = engine._life.running()
-            parts._asks[-1]()  # as if it had been told by nobody
+    with pytest.raises(EngineFailed, match="it left by itself"), engine:  # noqa: PT012
+        parts = engine._life.running()
+        parts._asks[-1]()  # as if it had been told by nobody
+        with pytest.raises(EngineFailed, match="the worker of engine 'engine' has ended"):
             engine.wait(20)
     with pytest.raises(EngineFailed, match="it left by itself"), engine:  # noqa: PT012
         parts = engine._life.running()
