@@ -57,6 +57,8 @@ class Size:
     deleted: int = 150
     every: int = 30
     cron: int = 10
+    long: int = 0
+    long_hold_s: float = 12.0
     span_s: float = 5.0
     lead_s: float = 1.5
     """From the registration to the first one-off's time."""
@@ -90,6 +92,9 @@ def plan_burst(now_us: int, size: Size) -> list[Planned]:
         plan.append(one_off(at_us, "work", 0.3 + index % 8 / 10))
     for index, at_us in enumerate(spread(size.threaded, first_us, span_us)):
         plan.append(one_off(at_us, "work-thread", 0.2 + index % 4 / 10))
+    plan += [
+        one_off(at_us, "work", size.long_hold_s) for at_us in spread(size.long, first_us, span_us)
+    ]
     plan += [one_off(at_us, "flaky", 1) for at_us in spread(size.flaky, first_us, span_us)]
     for at_us in spread(size.doomed, first_us, span_us):
         plan.append(one_off(at_us, "flaky", 99, "dead", max_retries=2))
@@ -98,7 +103,8 @@ def plan_burst(now_us: int, size: Size) -> list[Planned]:
     for index in range(size.every):
         period_s = 1 if index % 4 else 2
         anchor_us = now_us - index * 17_003
-        fields = {**POLICY, "name": "work", "payload": 0, "schedule": f"@every {period_s}s"}
+        hold_s = 0 if index % 5 else 0.4
+        fields = {**POLICY, "name": "work", "payload": hold_s, "schedule": f"@every {period_s}s"}
         plan.append(Planned(fields, period_us=period_s * US_PER_S, anchor_us=anchor_us))
     for _ in range(size.cron):
         fields = {**POLICY, "name": "work", "payload": 0, "schedule": "* * * * *"}

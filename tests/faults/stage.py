@@ -113,13 +113,16 @@ class Stage(Cluster):
             line for line in self.logs.lines() if line.event == "begin" and pid in {None, line.pid}
         ]
 
-    def held(self, pid: int) -> set[str]:
+    def held(self, pid: int) -> list[Line]:
         """Return the runs that a process has begun and not ended."""
-        runs: set[str] = set()
+        runs: dict[str, Line] = {}
         for line in self.logs.lines():
             if line.pid == pid:
-                (runs.add if line.event == "begin" else runs.discard)(line.run_id)
-        return runs
+                if line.event == "begin":
+                    runs[line.run_id] = line
+                else:
+                    runs.pop(line.run_id)
+        return list(runs.values())
 
     def _counts(self) -> tuple[int, int]:
         """Return how many one-offs were begun, and how many there are."""
@@ -135,9 +138,16 @@ class Stage(Cluster):
 
         wait_for("the middle of the burst", is_there, 60)
 
-    def wait_holding(self, child: Child, count: int = 5) -> None:
-        """Wait until a worker runs that many handlers."""
-        wait_for(f"{count} runs in {child.title}", lambda: len(self.held(child.pid)) >= count, 30)
+    def wait_holding(self, child: Child, count: int = 5, *, hold_s: float = 0) -> None:
+        """Wait until a worker runs that many handlers, where given of those that take `hold_s`."""
+        jobs = {
+            job.job_id for job in self.jobs if not hold_s or job.planned.fields["payload"] == hold_s
+        }
+
+        def is_holding() -> bool:
+            return sum(line.job_id in jobs for line in self.held(child.pid)) >= count
+
+        wait_for(f"{count} runs in {child.title}", is_holding, 30)
 
     @contextmanager
     def strike(

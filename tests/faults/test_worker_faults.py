@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from faults.load import Size
 from faults.processes import children_of
 from faults.stage import Stage
+from processes.cluster.stage import wait_for
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
 
 FROZEN_S = 15.0
+LONG = Size(long=60)
+"""Some runs take so long that those begun elsewhere still go on when the worker wakes."""
 
 
 def test_kill_of_a_worker(stage: Stage) -> None:
@@ -27,11 +31,15 @@ def test_kill_of_a_worker(stage: Stage) -> None:
 
 
 def test_freeze_of_a_worker_with_its_heartbeat(stage: Stage) -> None:
-    """Declared dead; what it then reports of runs that went on elsewhere is refused."""
+    """Declared dead; what it then reports of runs that went on elsewhere is refused.
+
+    When it wakes, some of them are over elsewhere, and the long ones still go on: only their fence
+    tells its reports from those that are waited for.
+    """
     victim, _ = stage.crew()
-    stage.begin()
+    stage.begin(LONG)
     stage.wait_middle()
-    stage.wait_holding(victim)
+    stage.wait_holding(victim, 3, hold_s=LONG.long_hold_s)
     with stage.strike("frozen", victim.pid):
         stage.stop_for([victim.pid, *children_of(victim.pid)], FROZEN_S)
 
@@ -42,13 +50,18 @@ def test_freeze_of_a_worker_with_its_heartbeat(stage: Stage) -> None:
 
 
 def test_stop_of_a_worker(stage: Stage) -> None:
-    """Its heartbeat goes on, so what it runs stays its own; what it only holds goes elsewhere."""
+    """Its heartbeat goes on, so what it runs stays its own; what it only holds goes elsewhere.
+
+    When it wakes it finds frames that were sent to it, and may start nothing of them.
+    """
     victim, _ = stage.crew()
-    stage.begin()
+    stage.begin(LONG)
     stage.wait_middle()
     stage.wait_holding(victim)
     with stage.strike("stopped", victim.pid):
         stage.stop_for([victim.pid], FROZEN_S)
+    refused = "mainspring_refused_starts_total"
+    wait_for("refused starts", lambda: stage.metric(victim.title, refused) > 0)
 
     verdict, _ = stage.finish("SIGSTOP of a worker, 15 s", late_s=FROZEN_S)
 
