@@ -17,7 +17,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent
-NAMES = ("_wheel", "_claim", "_frame")
+NAMES = ("_wheel", "_claim", "_frame", "_cron")
 RELEASE_DIRECTIVES = {"boundscheck": False, "wraparound": False, "initializedcheck": False}
 DEBUG_DIRECTIVES = {"boundscheck": True, "wraparound": False, "initializedcheck": True}
 

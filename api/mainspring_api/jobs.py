@@ -12,7 +12,7 @@ from mainspring.config import ApiSettings
 from mainspring.errors import Conflict, InvalidInput
 from mainspring.instants import format_instant
 from mainspring.model import JobId, JobStatus, NewJob, format_job_id, parse_job_id
-from mainspring.registration import Limits, read_job
+from mainspring.registration import Limits, placed, read_job
 from mainspring.shown import JobRegistered, shown_job
 from mainspring.store.protocol import JobStore
 from mainspring_api.body import read_json_body
@@ -88,7 +88,7 @@ class JobRoutes:
         now_us = await self._database_time.now_us()
         job = await self._read(body, now_us)
         try:
-            job_id = format_job_id(await self._registrar.add(job))
+            number = await self._registrar.add(job)
         except Conflict as error:  # nothing about the job is wrong: the cluster is not set up
             raise ProblemRaised(
                 503,
@@ -96,7 +96,8 @@ class JobRoutes:
                 hint=error.hint,
                 headers=LATER,
             ) from None
-        answer = JobRegistered(job_id, format_instant(job.first_us))
+        job_id = format_job_id(number)
+        answer = JobRegistered(job_id, format_instant(placed(job, number).first_us))
         return json_response(answer, 201, {"Location": f"{PATH}/{job_id}"})
 
     async def _read(self, body: bytes, now_us: int) -> NewJob:

@@ -13,7 +13,7 @@ from mainspring.errors import InvalidInput, NotFound
 from mainspring.handlers import Tasks
 from mainspring.instants import parse_instant
 from mainspring.model import JobId, JobStatus, NewJob, format_job_id, parse_job_id, parse_run_id
-from mainspring.registration import JobFields, job_from, job_in
+from mainspring.registration import JobFields, job_from, job_in, placed
 from mainspring.shown import (
     JobOut,
     JobRegistered,
@@ -173,7 +173,7 @@ class Jobs:
     def _register(self, jobs: _NewJobs) -> _Registered:
         job_ids = self._store.add_jobs(jobs)
         return [
-            JobRegistered(format_job_id(job_id), instant_or_null(job.first_us))
+            JobRegistered(format_job_id(job_id), instant_or_null(placed(job, job_id).first_us))
             for job_id, job in zip(job_ids, jobs, strict=True)
         ]
 

@@ -63,6 +63,23 @@ class Trigger(enum.IntEnum):
     REDRIVE = 3
 
 
+class DstGap(enum.StrEnum):
+    """What becomes of a fixed wall time that a gap of the zone leaves out."""
+
+    NEXT_VALID = "next_valid"
+    """It fires at the first valid instant after the gap."""
+    SKIP = "skip"
+    """It does not fire that day."""
+
+
+class DstOverlap(enum.StrEnum):
+    """Which reading of a fixed wall time that the zone's clock shows twice fires."""
+
+    FIRST = "first"
+    SECOND = "second"
+    BOTH = "both"
+
+
 class MissedWindow(enum.StrEnum):
     """What becomes of occurrences whose time passed unserved."""
 

@@ -27,7 +27,13 @@ from typing import Final, Required, TypedDict
 
 import msgspec
 
-from mainspring.cron import Schedule, ScheduleKind, next_occurrence_us, parse_schedule
+from mainspring.cron import (
+    Schedule,
+    ScheduleKind,
+    is_spread,
+    next_occurrence_us,
+    parse_schedule,
+)
 from mainspring.errors import InvalidInput, InvalidSchedule, MalformedBody
 from mainspring.keys import compile_template, require_fit
 from mainspring.model import Backoff, Definition, MissedWindow, NewJob
@@ -170,6 +176,20 @@ def job_from(fields: JobIn, now_us: int, limits: Limits = _DEFAULT_LIMITS) -> Ne
     """
     check_json(bytes(fields.payload), depth_max=limits.depth_max - 1, pointer="/payload")
     return _assemble(fields, now_us, limits)
+
+
+def placed(new: NewJob, job_id: int) -> NewJob:
+    """Return a registration under its job id: an `H` in its schedule says only now what it means.
+
+    A store calls it when it has drawn the id.
+    """
+    definition = new.definition
+    if not is_spread(definition.schedule):
+        return new
+    schedule = parse_schedule(
+        definition.schedule, definition.timezone, anchor_us=new.anchor_us, job_id=job_id
+    )
+    return msgspec.structs.replace(new, first_us=_first_us(schedule, new.anchor_us))
 
 
 def _assemble(fields: JobIn, now_us: int, limits: Limits) -> NewJob:

@@ -1,8 +1,9 @@
 """Cron occurrences against a slow walk that only knows what a wall clock shows.
 
-The walk steps through UTC half minutes, asks zoneinfo what the clock reads, and remembers the
-furthest it has read.  It knows no rule about gaps or overlaps: a fixed time fires when the clock
-first reads it or has passed it, an interval-like one whenever the clock reads it.  Expressions are
+The walk steps through UTC half minutes, asks zoneinfo what the clock reads, and remembers when it
+read what and how far it has come.  It knows no rule about gaps or overlaps: a fixed time fires at
+its first, last or every reading, or when the clock has passed it without reading it; an
+interval-like one whenever the clock reads it.  Expressions are
 generated together with the values they mean, so no parser stands between.
 """
 
@@ -26,6 +27,7 @@ from mainspring.cron import (
     next_occurrence_us,
     parse_schedule,
 )
+from mainspring.model import DstGap, DstOverlap
 
 US = 1_000_000
 STEP_S = 30
@@ -92,32 +94,42 @@ def changes_of(name: str) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=64)
 def walls_of(name: str, start_s: int) -> list[datetime]:
-    """What the clock reads at each step from WARM_UP_S before `start_s` to the window's end."""
+    """What the clock reads at each step, from before `start_s` to beyond the window's end."""
     zone = zone_of(name)
-    steps = range(start_s - WARM_UP_S, start_s + WINDOW_S + 1, STEP_S)
+    steps = range(start_s - WARM_UP_S, start_s + WINDOW_S + WARM_UP_S + 1, STEP_S)
     return [datetime.fromtimestamp(step, zone).replace(tzinfo=None) for step in steps]
 
 
-def walk(expression: Expression, zone_name: str, start_s: int) -> list[int]:
+def walk(
+    expression: Expression,
+    zone_name: str,
+    start_s: int,
+    gap: DstGap = DstGap.NEXT_VALID,
+    overlap: DstOverlap = DstOverlap.FIRST,
+) -> list[int]:
     """Give the occurrences in (start_s, start_s + WINDOW_S], in microseconds."""
-    is_interval_like = expression.stars[1]
+    if expression.stars[1]:
+        gap, overlap = DstGap.SKIP, DstOverlap.BOTH
+    walls = walls_of(zone_name, start_s)
     minute = timedelta(minutes=1)
-    found: list[int] = []
-    furthest: datetime | None = None
-    for index, wall in enumerate(walls_of(zone_name, start_s)):
-        at_s = start_s - WARM_UP_S + index * STEP_S
-        if is_interval_like:
-            fires = wall.second == 0 and expression.matches(wall)
-        else:
-            fires = False
-            reading = wall.replace(second=0)
-            while furthest is not None and reading > furthest and not fires:
-                fires = expression.matches(reading)
-                reading -= minute
-            furthest = max(furthest or wall, wall)
-        if fires and at_s > start_s:
-            found.append(at_s * US)
-    return found
+    readings: dict[datetime, list[int]] = {}  # when the clock shows exactly this
+    for index, wall in enumerate(walls):
+        if wall.second == 0:
+            readings.setdefault(wall, []).append(start_s - WARM_UP_S + index * STEP_S)
+    found: set[int] = set()
+    for wall, instants in readings.items():
+        if expression.matches(wall):
+            chosen = {"first": instants[:1], "second": instants[-1:], "both": instants}
+            found.update(chosen[overlap])
+    furthest = walls[0]
+    for index, wall in enumerate(walls):
+        passed = wall.replace(second=0)
+        while passed > furthest and gap is DstGap.NEXT_VALID:
+            if passed not in readings and expression.matches(passed):
+                found.add(start_s - WARM_UP_S + index * STEP_S)
+            passed -= minute
+        furthest = max(furthest, wall)
+    return [at_s * US for at_s in sorted(found) if start_s < at_s <= start_s + WINDOW_S]
 
 
 def occurrences_by_next(schedule: Schedule, after_us: int, until_us: int) -> list[int]:
@@ -192,17 +204,24 @@ def places(draw: Callable[..., int]) -> tuple[str, int, int]:
 
 @pytest.mark.slow
 @settings(max_examples=120, deadline=None)
-@given(place=places(), data=st.data())
+@given(
+    place=places(),
+    data=st.data(),
+    gap=st.sampled_from(DstGap),
+    overlap=st.sampled_from(DstOverlap),
+)
 def test_occurrences_are_those_of_a_walk_over_half_minutes(
-    place: tuple[str, int, int], data: st.DataObject
+    place: tuple[str, int, int], data: st.DataObject, gap: DstGap, overlap: DstOverlap
 ) -> None:
-    """Around any change of any zone: next, latest and count agree with the walk."""
+    """Around any change of any zone, under any option: next, latest and count agree with it."""
     zone_name, change_s, start_s = place
     walls = [datetime.fromtimestamp(change_s + s, zone_of(zone_name)) for s in (-60, 0, 3600)]
     hours = (*sorted({wall.hour for wall in walls}), 0, 12)
     expression = data.draw(expressions(star=9, hours=hours))
-    schedule = parse_schedule(expression.text, zone_name, anchor_us=0)
-    expected = walk(expression, zone_name, start_s)
+    schedule = parse_schedule(
+        expression.text, zone_name, anchor_us=0, dst_gap=gap, dst_overlap=overlap
+    )
+    expected = walk(expression, zone_name, start_s, gap, overlap)
     start_us, end_us = start_s * US, (start_s + WINDOW_S) * US
 
     assert expected == occurrences_by_next(schedule, start_us, end_us)

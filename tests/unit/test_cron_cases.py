@@ -15,12 +15,11 @@ from mainspring.instants import format_instant, parse_instant
 CASES: list[dict[str, Any]] = json.loads(
     (Path(__file__).parent / "data" / "cron_cases.json").read_text("utf-8")
 )
-NOT_YET = {case["id"] for case in CASES if case.get("not_yet")}
 
 
 @pytest.mark.parametrize(
     "case",
-    [case for case in CASES if "expected" in case and case["id"] not in NOT_YET],
+    [case for case in CASES if "expected" in case],
     ids=lambda case: str(case["id"]),
 )
 def test_schedule_yields_exactly_these_instants(case: dict[str, Any]) -> None:
@@ -38,7 +37,7 @@ def test_schedule_yields_exactly_these_instants(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "case",
-    [case for case in CASES if case.get("refused") and case["id"] not in NOT_YET],
+    [case for case in CASES if case.get("refused")],
     ids=lambda case: str(case["id"]),
 )
 def test_schedule_is_refused(case: dict[str, Any]) -> None:
@@ -48,23 +47,3 @@ def test_schedule_is_refused(case: dict[str, Any]) -> None:
 
     assert caught.value.hint
     assert caught.value.pointer == ("/timezone" if case["zone"] != "UTC" else "/schedule")
-
-
-@pytest.mark.parametrize(
-    "case", [case for case in CASES if case["id"] in NOT_YET], ids=lambda case: str(case["id"])
-)
-def test_extension_is_refused_and_says_so(case: dict[str, Any]) -> None:
-    """`L W # H` are refused as not supported yet, never read as something else."""
-    with pytest.raises(InvalidSchedule, match="not supported yet"):
-        parse_schedule(case["schedule"], case["zone"], anchor_us=0)
-
-
-def test_the_extensions_left_out_are_these() -> None:
-    """No other case of the table is set aside."""
-    expected = {
-        "cron-nearest-weekday", "extension-lw", "extension-last-day", "extension-nth-weekday",
-        "extension-last-weekday", "extension-hashed", "extension-hashed-range",
-        "extension-hashed-step",
-    }  # fmt: skip
-
-    assert expected == NOT_YET

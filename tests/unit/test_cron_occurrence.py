@@ -11,10 +11,13 @@ from mainspring.cron import (
     due_occurrences,
     latest_occurrence_us,
     next_occurrence_us,
-    occurrence,
     parse_schedule,
+    walk,
 )
-from mainspring.cron.occurrence import HORIZON_US
+from mainspring.cron.fields import CronFields
+from mainspring.cron.kernel import Cron
+from mainspring.cron.walk import HORIZON_US, Passes
+from mainspring.cron.zone import Zone
 from mainspring.instants import INSTANT_MAX_US, US_PER_S, parse_instant
 
 MIN_US = 60 * US_PER_S
@@ -141,6 +144,11 @@ def test_a_search_gives_up_after_its_bound(monkeypatch: pytest.MonkeyPatch) -> N
     assert next_occurrence_us(schedule, NOON_US) == parse_instant("2028-02-29T00:00:00Z")
     assert latest_occurrence_us(schedule, NOON_US) == parse_instant("2024-02-29T23:00:00Z")
 
-    monkeypatch.setattr(occurrence, "_SEARCH_US", 400 * 86_400 * US_PER_S)
-    assert next_occurrence_us(schedule, NOON_US) is None
+    monkeypatch.setattr(walk, "SEARCH_US", 400 * 86_400 * US_PER_S)
+    assert schedule.cron is not None
+    assert walk.next_us(*parts_of(schedule.cron), NOON_US) is None
     assert latest_occurrence_us(schedule, NOON_US) is None
+
+
+def parts_of(cron: Cron) -> tuple[CronFields, Zone, Passes]:
+    return cron.fields, cron.zone, cron.passes

@@ -224,6 +224,8 @@ def _next_us(job: Job | None, memo: OccurrenceMemo, *, after_us: int) -> int:
         return INFINITY_US
     definition = job.definition
     try:
-        return memo.next_us(definition.schedule, definition.timezone, job.anchor_us, after_us)
+        return memo.next_us(
+            definition.schedule, definition.timezone, job.anchor_us, after_us, job.job_id
+        )
     except InvalidSchedule:
         return UNREADABLE_US

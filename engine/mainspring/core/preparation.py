@@ -22,7 +22,13 @@ from mainspring import frame
 from mainspring.claim import ClaimBatch
 from mainspring.core.ending import UNREADABLE_US
 from mainspring.core.requests import ClaimIds, ClaimPage, Prepared, PreparedFrame
-from mainspring.cron import OccurrenceMemo, judge_missed, load_zone, parse_schedule
+from mainspring.cron import (
+    OccurrenceMemo,
+    is_spread,
+    judge_missed,
+    load_zone,
+    parse_schedule,
+)
 from mainspring.errors import InvalidSchedule
 from mainspring.instants import INFINITY_US
 from mainspring.keys import compile_template, default_key, firing_suffix, render
@@ -117,7 +123,9 @@ def judge(batch: ClaimBatch) -> tuple[list[Missed], int]:
     for i in np.flatnonzero(is_judged).tolist():
         row = batch.row(i)
         try:
-            schedule = parse_schedule(row.schedule, row.zone, anchor_us=row.anchor_us)
+            schedule = parse_schedule(
+                row.schedule, row.zone, anchor_us=row.anchor_us, job_id=row.job_id
+            )
         except InvalidSchedule:
             continue  # run it as it is; `next_occurrences` parks what follows
         verdict = judge_missed(
@@ -157,7 +165,7 @@ def next_occurrences(batch: ClaimBatch, memo: OccurrenceMemo) -> Int64s:
     """Return the occurrence after each firing's own, int64, shape (n,).
 
     INFINITY_US for extra firings and for one-offs.  One evaluation serves all rows that share
-    expression, zone, occurrence and (it matters for @every alone) anchor.
+    expression, zone, occurrence and, where they matter, anchor (@every) and job id (`H`).
     """
     count = len(batch)
     result = np.full(count, INFINITY_US, np.int64)
@@ -165,15 +173,22 @@ def next_occurrences(batch: ClaimBatch, memo: OccurrenceMemo) -> Int64s:
     if not count:
         return result
     is_every = np.array([text.startswith("@every") for text in batch.schedule.values], bool)
+    has_own = np.array([is_spread(text) for text in batch.schedule.values], bool)
     anchor_us = np.where(is_every[schedule_codes], batch.anchor_us, 0)
-    for rows in _runs_of_equals((anchor_us, batch.scheduled_us, zone_codes, schedule_codes)):
+    job_id = np.where(has_own[schedule_codes], batch.job_id, 0)
+    keys = (anchor_us, job_id, batch.scheduled_us, zone_codes, schedule_codes)
+    for rows in _runs_of_equals(keys):
         first = int(rows[0])
         text, zone = batch.schedule[first], batch.zone[first]
         assert text is not None
         assert zone is not None
         try:
             next_us = memo.next_us(
-                text, zone, int(batch.anchor_us[first]), int(batch.scheduled_us[first])
+                text,
+                zone,
+                int(batch.anchor_us[first]),
+                int(batch.scheduled_us[first]),
+                int(batch.job_id[first]),
             )
         except InvalidSchedule:
             next_us = UNREADABLE_US

@@ -14,9 +14,10 @@ The contract, which every implementation of this package keeps and its tests che
    question gets the same answer, given the same zone data, which is the `tzdata` package's.
 
 3. *Local time is right.*  A fixed-time cron whose wall time falls in a gap fires once, at the first
-   valid instant after it, together with all other wall times of that gap; in an overlap it fires
-   once, in the first pass.  A cron whose hour field starts with `*` is interval-like: nothing is
-   invented after a gap, and both passes of an overlap fire.  A whole day that is missing is a gap.
+   valid instant after it, together with all other wall times of that gap, or not at all
+   (`dst_gap`); in an overlap it fires in the first pass, in the second, or in both
+   (`dst_overlap`).  A cron whose hour field starts with `*` is interval-like: nothing is invented
+   after a gap, and both passes of an overlap fire.  A whole day that is missing is a gap.
 
 4. *Days.*  If neither day field starts with `*`, a day matches when either does; else both
    must.
@@ -24,8 +25,8 @@ The contract, which every implementation of this package keeps and its tests che
 5. *Late is judged, not guessed.*  `judge_missed` looks at one firing, the instant and the grace,
    and says which occurrences were missed and which one run stands for them.
 
-`next_occurrence_us` is the one door to the arithmetic of rules 2 to 4: a compiled kernel replaces
-what is behind it.  `OccurrenceMemo` is in front of it for batches.
+`next_occurrence_us` is the one door to the arithmetic of rules 2 to 4; behind it stand a compiled
+kernel and its twin in Python (`kernel`, `walk`).  `OccurrenceMemo` is in front of it for batches.
 
 Nothing here reads a clock.  Not done here: storing, leasing, deciding to pause.
 
@@ -44,6 +45,7 @@ from mainspring.cron.occurrence import (
     next_occurrence_us,
 )
 from mainspring.cron.schedule import Schedule, ScheduleKind, parse_schedule
+from mainspring.cron.spread import is_spread
 from mainspring.cron.zone import Zone, load_zone, zone_names
 
 __all__ = [
@@ -55,6 +57,7 @@ __all__ = [
     "Zone",
     "count_occurrences",
     "due_occurrences",
+    "is_spread",
     "judge_missed",
     "latest_occurrence_us",
     "load_zone",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from mainspring.cron.grammar import refusal, shown
+from mainspring.cron.refusals import refusal, shown
 from mainspring.errors import InvalidSchedule
 from mainspring.instants import US_PER_DAY, US_PER_MIN, US_PER_S
 

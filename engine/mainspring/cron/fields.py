@@ -6,7 +6,8 @@ exist twice; `occurrence` maps it to instants.
 
 The values come from croniter's `expand`, fed with canonical text only (grammar.py), so that none
 of its own extensions can be reached.  Which days match is croniter's business no longer: the rule
-on the two day fields is Vixie's and needs the star that croniter drops.
+on the two day fields is Vixie's and needs the star that croniter drops, and what `extras` names
+depends on the month.
 
 Source: crontab(5), "the day of a command's execution can be specified by two fields".
 """
@@ -21,7 +22,9 @@ from typing import Final
 
 from croniter import croniter
 
-from mainspring.cron.grammar import POINTER, RULES, Field, shown
+from mainspring.cron.extras import NONE, Extras
+from mainspring.cron.grammar import Field
+from mainspring.cron.refusals import POINTER, RULES, shown
 from mainspring.errors import InvalidSchedule
 
 MIN_PER_DAY: Final = 1440
@@ -34,6 +37,13 @@ _MONTH_LENGTHS: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _WEEKS: Final = 1 | 1 << 7 | 1 << 14 | 1 << 21 | 1 << 28 | 1 << 35
 """Multiplied by a 7 bit set it repeats that set six times: any month and its first weekday."""
 
+_MONTHS_OF_ALL_SHAPES: Final = tuple(
+    date(year, month, 1).toordinal() - _EPOCH_ORDINAL
+    for year in range(2000, 2028)
+    for month in range(1, 13)
+)
+"""28 years without a skipped leap day have every month with every first weekday."""
+
 
 @dataclass(frozen=True, slots=True)
 class CronFields:
@@ -43,6 +53,8 @@ class CronFields:
     ----------
     minutes, hours, days, months, weekdays
         Bit sets over 0..59, 0..23, 1..31, 1..12 and 0..6 (Sunday is 0).
+    extras
+        Days that depend on the month, of both day fields.
     is_interval_like
         The hour field starts with `*`: the schedule keeps its real-time cadence over gaps and
         overlaps.
@@ -57,6 +69,7 @@ class CronFields:
     weekdays: int
     is_interval_like: bool
     is_either_day: bool
+    extras: Extras = NONE
 
     @property
     def times_per_day(self) -> int:
@@ -80,22 +93,29 @@ def expand_fields(fields: Sequence[Field], text: str) -> CronFields:
         No month of the expression has any of its days, such as 31 February.  Everything else
         occurs within 40 years, 29 February on one weekday being the rarest.
     """
-    expanded, _ = croniter.expand(" ".join(field.text for field in fields))
+    # An empty field (extras alone) is read as any value that croniter takes, and then emptied.
+    expanded, _ = croniter.expand(" ".join(field.text or "1" for field in fields))
     minutes, hours, days, months, weekdays = (
-        _bit_set(values, rule.low, rule.low + rule.value_count)
-        for values, rule in zip(expanded, RULES, strict=True)
+        _bit_set(values, rule.low, rule.low + rule.value_count) if field.text else 0
+        for field, values, rule in zip(fields, expanded, RULES, strict=True)
     )
-    is_either_day = not (fields[2].starts_with_star or fields[4].starts_with_star)
-    longest = max(29 if month == 2 else _MONTH_LENGTHS[month - 1] for month in _members(months))
-    if not is_either_day and _lowest(days) > longest:
+    made = CronFields(
+        minutes,
+        hours,
+        days,
+        months,
+        weekdays,
+        is_interval_like=fields[1].starts_with_star,
+        is_either_day=not (fields[2].starts_with_star or fields[4].starts_with_star),
+        extras=fields[2].extras.united(fields[4].extras),
+    )
+    if not any(_days_of_month(made, month_day)[0] for month_day in _MONTHS_OF_ALL_SHAPES):
         raise InvalidSchedule(
-            f"schedule {shown(text)} never fires: no month of it has a day {_lowest(days)}",
+            f"schedule {shown(text)} never fires: no month of it has such a day",
             pointer=POINTER,
             hint="Choose a day that its months have; the last day of February is 28 or 29.",
         )
-    return CronFields(
-        minutes, hours, days, months, weekdays, fields[1].starts_with_star, is_either_day
-    )
+    return made
 
 
 def next_wall_min(fields: CronFields, from_min: int) -> int | None:
@@ -200,10 +220,48 @@ def _days_of_month(fields: CronFields, month_day: int) -> tuple[int, int]:
         length = 29
     if not fields.months >> first.month & 1:
         return 0, length
-    by_weekday = fields.weekdays * _WEEKS >> first.isoweekday() % 7
+    first_weekday = first.isoweekday() % 7
+    by_weekday = fields.weekdays * _WEEKS >> first_weekday
     by_day = fields.days >> 1
+    if fields.extras != NONE:
+        by_weekday |= _extra_weekdays(fields.extras, length, first_weekday)
+        by_day |= _extra_days(fields.extras, length, first_weekday)
     either_or_both = by_weekday | by_day if fields.is_either_day else by_weekday & by_day
     return either_or_both & (1 << length) - 1, length
+
+
+def _extra_weekdays(extras: Extras, length: int, first_weekday: int) -> int:
+    """Give the days that the day of week field's extras name; bit i stands for the day i + 1."""
+    bits = 0
+    for place in _members(extras.nth_weekdays):
+        bits |= 1 << (place % 7 - first_weekday) % 7 + place // 7 * 7
+    for weekday in _members(extras.last_weekdays):
+        day = (weekday - first_weekday) % 7
+        bits |= 1 << day + (length - 1 - day) // 7 * 7
+    return bits
+
+
+def _extra_days(extras: Extras, length: int, first_weekday: int) -> int:
+    """Give the days that the day of month field's extras name; bit i stands for the day i + 1."""
+    bits = 0
+    for day in _members(extras.near_days):
+        if day <= length:
+            bits |= 1 << _nearest_workday(day, length, first_weekday) - 1
+    if extras.is_last_day:
+        bits |= 1 << length - 1
+    if extras.is_last_workday:
+        bits |= 1 << _nearest_workday(length, length, first_weekday) - 1
+    return bits
+
+
+def _nearest_workday(day: int, length: int, first_weekday: int) -> int:
+    """Give the Monday to Friday nearest to a day, never in another month."""
+    weekday = (first_weekday + day - 1) % 7
+    if weekday == 6:
+        return day - 1 if day > 1 else 3
+    if weekday == 0:
+        return day + 1 if day < length else day - 2
+    return day
 
 
 def _bit_set(values: Sequence[int | str], low: int, end: int) -> int:

@@ -12,10 +12,11 @@ What is refused although other programs take it, and why:
 - a step larger than the field (`*/90`): it would not do what it says;
 - `5/15`: Quartz and croniter read `5-59/15`, Vixie's cron reads `5`;
 - six or seven fields: libraries disagree on where the seconds stand;
-- `R` and `?`, and for now `L W # H`.
+- `R` and `?`.
 
-The result is canonical text of numbers only, and per field whether it began with `*`, which two
-rules of the engine depend on and no set of values can tell.
+The result is canonical text of numbers only, what stands beside it (`extras`), and per field
+whether it began with `*`, which two rules of the engine depend on and no set of values can tell.
+`H` was replaced before (`spread`).
 
 Source: crontab(5) of Vixie cron as shipped by Debian.
 """
@@ -25,6 +26,8 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from mainspring.cron.extras import NONE, Extras, parse_extra
+from mainspring.cron.refusals import POINTER, RULES, Place, Rule, refusal, shown
 from mainspring.errors import InvalidSchedule
 
 SCHEDULE_LENGTH_MAX: Final = 256
@@ -40,91 +43,23 @@ ALIASES: Final = {
     "@hourly": "0 * * * *",
 }
 
-POINTER: Final = "/schedule"
 
 _NUMBER_DIGITS_MAX: Final = 4
-_SHOWN_MAX: Final = 40
 _SUNDAYS: Final = (0, 7)
-_MONTHS: Final = "jan feb mar apr may jun jul aug sep oct nov dec".split()  # noqa: SIM905
-_WEEKDAYS: Final = "sun mon tue wed thu fri sat".split()  # noqa: SIM905
 
 _FIELD: Final = re.compile(r"[^ \t]+")
 _ITEM: Final = re.compile(r"(\*|[0-9A-Za-z]+)(?:-([0-9A-Za-z]+))?(?:/([0-9]+))?")
-_EXTENSION: Final = re.compile(
-    r".*#.*|h(?:\([0-9-]*\))?(?:/[0-9]+)?|l[w0-9-]*|[0-9]*w|[0-9]+l|[a-z]{3}l", re.IGNORECASE
-)
-
-
-class Rule(NamedTuple):
-    """What one field may hold.
-
-    `high` is the largest number that may be written, `value_count` how many values there are: for
-    weekdays 7 and 7, since 0 and 7 are both Sunday.
-    """
-
-    name: str
-    low: int
-    high: int
-    value_count: int
-    unit: str
-    hint: str
-    names: dict[str, int]
 
 
 class Field(NamedTuple):
-    """One field after checking: numbers only, Sunday at the end of a range as 7."""
+    """One field after checking: numbers only, Sunday at the end of a range as 7.
+
+    `text` is empty where the field has extras alone.
+    """
 
     text: str
     starts_with_star: bool
-
-
-class Place(NamedTuple):
-    """Where in which expression something was found; `column` counts from 1."""
-
-    rule: Rule
-    expression: str
-    column: int
-
-    def refusal(self, what: str, hint: str) -> InvalidSchedule:
-        """Give the error that says so."""
-        return refusal(f"bad {self.rule.name}", self.expression, self.column, what, hint)
-
-
-RULES: Final = (
-    Rule("minute", 0, 59, 60, "m", "Minutes run from 0 to 59.", {}),
-    Rule("hour", 0, 23, 24, "h", "Hours run from 0 to 23; midnight is 0.", {}),
-    Rule("day of month", 1, 31, 31, "d", "Days of the month run from 1 to 31.", {}),
-    Rule(
-        "month",
-        1,
-        12,
-        12,
-        "",
-        "Months run from 1 to 12, or jan to dec.",
-        {name: number for number, name in enumerate(_MONTHS, 1)},
-    ),
-    Rule(
-        "day of week",
-        0,
-        7,
-        7,
-        "",
-        "Days of the week run from 0 to 7, Sunday being 0 and 7, or sun to sat.",
-        {name: number for number, name in enumerate(_WEEKDAYS)},
-    ),
-)
-
-
-def refusal(kind: str, text: str, column: int, what: str, hint: str) -> InvalidSchedule:
-    """Give an InvalidSchedule in the form every refusal of a schedule's text has."""
-    return InvalidSchedule(
-        f"{kind} in schedule {shown(text)} at column {column}: {what}", pointer=POINTER, hint=hint
-    )
-
-
-def shown(text: str) -> str:
-    """Quote foreign text for a message: ASCII, one line, cut."""
-    return ascii(text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 3] + "...")
+    extras: Extras = NONE
 
 
 def check_text(text: str) -> str:
@@ -208,21 +143,22 @@ def _wrong_count(text: str, columns: list[int]) -> InvalidSchedule:
 
 def _parse_field(field: str, place: Place) -> Field:
     items: list[str] = []
+    extras = NONE
     column = place.column
     for item in field.split(","):
-        items.append(_parse_item(item, place._replace(column=column)))
+        here = place._replace(column=column)
+        extra = parse_extra(item, here)
+        if extra is None:
+            items.append(_parse_item(item, here))
+        else:
+            extras = extras.united(extra)
         column += len(item) + 1
-    return Field(",".join(items), field.startswith("*"))
+    return Field(",".join(items), field.startswith("*"), extras)
 
 
 def _parse_item(item: str, place: Place) -> str:
     """Check one item of a list and give it in numbers."""
     rule = place.rule
-    if _EXTENSION.fullmatch(item):
-        raise place.refusal(
-            f"{shown(item)} is an extension",
-            "L, W, # and H are not supported yet; list the days, as in 1-7 or 5.",
-        )
     found = _ITEM.fullmatch(item)
     if found is None or (found[1] == "*" and found[2] is not None):
         raise _unreadable(item, place)

@@ -11,6 +11,7 @@ from typing import Final, Generic, TypeVar
 
 from mainspring.cron.occurrence import next_occurrence_us, next_of_period_us
 from mainspring.cron.schedule import Schedule, ScheduleKind, parse_schedule
+from mainspring.cron.spread import spread
 from mainspring.instants import INFINITY_US
 
 ANSWERS_MAX: Final = 65_536
@@ -67,7 +68,9 @@ class OccurrenceMemo:
         self._answers: Generations[tuple[str, str, int], int] = Generations(answers_max)
         self._schedules: Generations[tuple[str, str], Schedule] = Generations(schedules_max)
 
-    def next_us(self, text: str, zone_name: str, anchor_us: int, after_us: int) -> int:
+    def next_us(
+        self, text: str, zone_name: str, anchor_us: int, after_us: int, job_id: int = 0
+    ) -> int:
         """Give the first occurrence strictly later than `after_us`, or INFINITY_US for none.
 
         Parameters
@@ -78,6 +81,8 @@ class OccurrenceMemo:
             The job's instant of registration; counts for `@every` alone.
         after_us
             Usually the occurrence that has just ended.
+        job_id
+            Counts for an `H` alone.
 
         Raises
         ------
@@ -85,6 +90,7 @@ class OccurrenceMemo:
             The text or zone cannot be read any more, for instance because a later release of
             tzdata has dropped the name.
         """
+        text = spread(text, job_id)
         answer_us = self._answers.get((text, zone_name, after_us))
         if answer_us is not None:
             return answer_us

@@ -13,11 +13,16 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from mainspring.cron.every import parse_period
-from mainspring.cron.fields import CronFields, expand_fields
-from mainspring.cron.grammar import ALIASES, POINTER, check_text, parse_fields, refusal, shown
+from mainspring.cron.fields import expand_fields
+from mainspring.cron.grammar import ALIASES, check_text, parse_fields
+from mainspring.cron.kernel import Cron
+from mainspring.cron.refusals import POINTER, refusal, shown
+from mainspring.cron.spread import spread
+from mainspring.cron.walk import passes_of
 from mainspring.cron.zone import Zone, load_zone
 from mainspring.errors import InvalidInput, InvalidSchedule
 from mainspring.instants import INSTANT_MAX_US, US_PER_DAY, check_range, parse_wall
+from mainspring.model import DstGap, DstOverlap
 
 _WORD: Final = re.compile(r"[^ \t]+")
 _INSTANT_LIKE: Final = re.compile(r"[0-9]{4,}-[0-9]{2}-|[0-9]{4}-W|[0-9]{8}[Tt]")
@@ -48,8 +53,8 @@ class Schedule:
         As given at registration.
     zone
         The zone's clock.
-    fields
-        CRON: the bit sets of the expression.
+    cron
+        CRON: the expression in its zone.
     anchor_us, period_us
         EVERY: occurrences are `anchor_us + n * period_us`, n >= 1.
     at_us
@@ -60,17 +65,27 @@ class Schedule:
     text: str
     zone_name: str
     zone: Zone = field(repr=False, compare=False)
-    fields: CronFields | None = None
+    cron: Cron | None = field(default=None, repr=False, compare=False)
     anchor_us: int = 0
     period_us: int = 0
     at_us: int = 0
+    dst_gap: DstGap = DstGap.NEXT_VALID
+    dst_overlap: DstOverlap = DstOverlap.FIRST
 
     def anchored(self, anchor_us: int) -> Schedule:
         """Give the same schedule, with `@every` counting from another instant."""
         return replace(self, anchor_us=anchor_us) if self.kind is ScheduleKind.EVERY else self
 
 
-def parse_schedule(text: str, zone_name: str, *, anchor_us: int) -> Schedule:
+def parse_schedule(
+    text: str,
+    zone_name: str,
+    *,
+    anchor_us: int,
+    job_id: int = 0,
+    dst_gap: DstGap = DstGap.NEXT_VALID,
+    dst_overlap: DstOverlap = DstOverlap.FIRST,
+) -> Schedule:
     """Read a schedule in a zone.
 
     Parameters
@@ -83,6 +98,10 @@ def parse_schedule(text: str, zone_name: str, *, anchor_us: int) -> Schedule:
         An IANA name.
     anchor_us
         Instant of registration, from which `@every` counts.
+    job_id
+        Chooses what each `H` stands for.
+    dst_gap, dst_overlap
+        What fires for fixed times that a gap leaves out, or that an overlap has twice.
 
     Raises
     ------
@@ -99,8 +118,8 @@ def parse_schedule(text: str, zone_name: str, *, anchor_us: int) -> Schedule:
         if words[0][0].lower() == "@every":
             period_us = _every_period(stripped, words)
             return Schedule(ScheduleKind.EVERY, text, zone_name, zone, None, anchor_us, period_us)
-        fields = expand_fields(parse_fields(_aliased(stripped, words)), stripped)
-        return Schedule(ScheduleKind.CRON, text, zone_name, zone, fields)
+        expression = _aliased(stripped, words)
+        return _cron(text, zone_name, zone, expression, stripped, dst_gap, dst_overlap)
     if _INSTANT_LIKE.match(body):
         return Schedule(ScheduleKind.ONCE, text, zone_name, zone, at_us=_read_once(body, zone))
     if _DURATION_LIKE.fullmatch(body):
@@ -111,8 +130,29 @@ def parse_schedule(text: str, zone_name: str, *, anchor_us: int) -> Schedule:
             "a period without @every",
             "Write @every and a duration, as in @every 10s.",
         )
-    fields = expand_fields(parse_fields(stripped), stripped)
-    return Schedule(ScheduleKind.CRON, text, zone_name, zone, fields)
+    expression = spread(stripped, job_id)
+    return _cron(text, zone_name, zone, expression, stripped, dst_gap, dst_overlap)
+
+
+def _cron(
+    text: str,
+    zone_name: str,
+    zone: Zone,
+    expression: str,
+    shown_text: str,
+    dst_gap: DstGap,
+    dst_overlap: DstOverlap,
+) -> Schedule:
+    fields = expand_fields(parse_fields(expression), shown_text)
+    return Schedule(
+        ScheduleKind.CRON,
+        text,
+        zone_name,
+        zone,
+        Cron(fields, zone, passes_of(fields, dst_gap, dst_overlap)),
+        dst_gap=dst_gap,
+        dst_overlap=dst_overlap,
+    )
 
 
 def first_instant_reading(zone: Zone, wall_us: int) -> int | None:

@@ -23,7 +23,7 @@ import importlib.resources
 import re
 from bisect import bisect_right
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from mainspring.errors import InvalidSchedule
@@ -60,18 +60,28 @@ class Zone:
         As given, for instance `America/New_York`.
     tz
         The same zone for `datetime`.
+    table
+        The compiled kernel's own copy of the years it has asked for; `kernel` makes and fills it.
     """
 
-    __slots__ = ("_years", "name", "tz")
+    __slots__ = ("_years", "name", "table", "tz")
 
     def __init__(self, name: str, tz: ZoneInfo) -> None:
         self.name = name
         self.tz = tz
+        self.table: Any = None
         self._years: dict[int, tuple[list[int], list[Segment]]] = {}
 
     def segment_at(self, instant_us: int) -> Segment:
         """Give the segment that holds an instant from the start of 1969 to the end of 9999."""
-        year = _year_of(instant_us)
+        starts, segments = self._year(_year_of(instant_us))
+        return segments[bisect_right(starts, instant_us) - 1]
+
+    def segments_of_year(self, year: int) -> list[Segment]:
+        """Give the segments that cover a UTC year, 1969 to 9999, in order."""
+        return self._year(year)[1]
+
+    def _year(self, year: int) -> tuple[list[int], list[Segment]]:
         known = self._years.get(year)
         if known is None:
             segments = _segments_of_year(self.tz, year)
@@ -79,8 +89,7 @@ class Zone:
             if len(self._years) >= _YEARS_KEPT_MAX:
                 self._years.clear()
             self._years[year] = known
-        starts, segments = known
-        return segments[bisect_right(starts, instant_us) - 1]
+        return known
 
 
 @functools.cache

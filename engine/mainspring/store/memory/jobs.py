@@ -10,6 +10,7 @@ import msgspec
 from mainspring.errors import Conflict, InvalidInput
 from mainspring.instants import INFINITY_US
 from mainspring.model import FiringId, Job, JobId, JobStatus, NewJob, shard_of
+from mainspring.registration import placed
 from mainspring.store.memory.state import Facet, Firing, Hint, State
 
 
@@ -44,6 +45,7 @@ class MemoryJobs(Facet):
                 raise Conflict("the database has no shards", hint="Make the shards first.")
             now_us = state.database_now()
             ids = [JobId(state.take_id()) for _ in jobs]  # taken even where a value is refused
+            jobs = [placed(new, job_id) for new, job_id in zip(jobs, ids, strict=True)]
             for new in jobs:
                 _require_storable(new)
             added = [

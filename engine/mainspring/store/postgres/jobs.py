@@ -19,6 +19,7 @@ from mainspring.model import (
     NewJob,
     shard_of,
 )
+from mainspring.registration import placed
 from mainspring.store.postgres.arrays import Bigints, Booleans, Instants, Integers, Texts
 from mainspring.store.postgres.connection import Session
 from mainspring.store.postgres.database import Database, Part
@@ -54,6 +55,7 @@ class PostgresJobs(Part):
             return []
         shard_count = self._count_shards_once()
         job_ids = [JobId(number) for number in self.take_ids(len(jobs))]
+        jobs = [placed(new, job_id) for new, job_id in zip(jobs, job_ids, strict=True)]
         shards = [shard_of(job_id, shard_count) for job_id in job_ids]
         columns = _columns(job_ids, shards, jobs)
         try:
