@@ -6,6 +6,8 @@ import msgspec
 import pytest
 
 from conformance.stage import HOUR_US, START_US, Stage, ending, int64s, new_job
+from mainspring.cron import next_occurrence_us, parse_schedule
+from mainspring.cron.spread import spread
 from mainspring.errors import Conflict, InvalidInput
 from mainspring.model import (
     Backoff,
@@ -16,6 +18,7 @@ from mainspring.model import (
     RunStatus,
     shard_of,
 )
+from mainspring.registration import job_from, job_in
 from mainspring.store.protocol import Acceptance, Action, Store
 
 FULL = Definition(
@@ -44,6 +47,19 @@ def test_ids_are_given_out_once_and_in_order(stage: Stage) -> None:
     second = stage.store.take_ids(1)
     assert [first[0], first[0] + 1, first[0] + 2] == first
     assert [first[2] + 1, first[2] + 2] == [job_id, second[0]]
+
+
+def test_an_h_is_placed_by_the_id_that_the_store_draws(stage: Stage) -> None:
+    """Two jobs with one schedule are first due when their own id says, not when the caller did."""
+    now_us = stage.store.database_us()
+    new = job_from(job_in({"name": "spread", "schedule": "H H * * *"}), now_us)
+    job_ids = stage.store.add_jobs([new, new])
+    jobs = stage.store.get_jobs(job_ids)
+
+    for job_id in job_ids:
+        schedule = parse_schedule(spread("H H * * *", job_id), "UTC", anchor_us=0)
+        assert next_occurrence_us(schedule, now_us) == jobs[job_id].next_us
+    assert jobs[job_ids[0]].next_us != jobs[job_ids[1]].next_us
 
 
 def test_no_ids(stage: Stage) -> None:

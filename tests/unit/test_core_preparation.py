@@ -73,7 +73,9 @@ def test_a_cut_is_no_finer_than_the_limits_ask_for() -> None:
         st.builds(
             row,
             st.integers(1, 10**9),
-            schedule=st.sampled_from(["0 9 * * 1", "*/5 * * * *", "@every 7s", "@every 3h"]),
+            schedule=st.sampled_from(
+                ["0 9 * * 1", "*/5 * * * *", "@every 7s", "@every 3h", "H H * * *"]
+            ),
             zone=st.sampled_from(["UTC", "Europe/Berlin"]),
             scheduled_us=st.integers(EPOCH_US - 10**6, EPOCH_US),
             anchor_us=st.integers(EPOCH_US - 10**7, EPOCH_US - 10**6 - 1),
@@ -89,7 +91,9 @@ def test_next_occurrences_are_those_of_each_row_alone(claimed: list[object]) -> 
     expected = []
     for i in range(len(batch)):
         each = batch.row(i)
-        schedule = parse_schedule(each.schedule, each.zone, anchor_us=each.anchor_us)
+        schedule = parse_schedule(
+            each.schedule, each.zone, anchor_us=each.anchor_us, job_id=each.job_id
+        )
         after = next_occurrence_us(schedule, each.scheduled_us)
         is_cursor = each.trigger == Trigger.SCHEDULE
         expected.append(after if is_cursor and after is not None else INFINITY_US)
