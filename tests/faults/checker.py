@@ -12,6 +12,7 @@ unrecorded  a run that began, or an end of a process that was left alone, has no
 duplicate   an occurrence was begun or ended again, though no killed or stopped process held it
 loss        a run was ended as lost though nobody touched its process
 takeover    what a dead worker held did not go on elsewhere in time
+resumed     what fell due after a fault had begun was not begun soon after its end
 late        an occurrence began later than the scenario allows
 left over   firings, jobs or letters that should be gone, or are not there
 
@@ -30,6 +31,7 @@ from faults.expected import Deletion, Expectation, Occurrence
 from faults.truth import Effect, Line, Row, Tables
 
 TAKEOVER_S_MAX = 10.0
+RESUMED_S_MAX = 5.0
 SHOWN = 3
 
 StrikeKind = Literal["killed", "frozen", "stopped", "other"]
@@ -63,6 +65,7 @@ class Facts:
     strikes: Sequence[Strike]
     late_s_max: float
     takeover_s_max: float = TAKEOVER_S_MAX
+    resumed_s_max: float = RESUMED_S_MAX
 
 
 @dataclass
@@ -268,6 +271,8 @@ class _Judge:
             if after:
                 resumed_s = (min(after) - strike.healed_mono_us) / 1e6
                 self.verdict.resumed_s = max(self.verdict.resumed_s or 0.0, resumed_s)
+                if resumed_s > self.facts.resumed_s_max:
+                    self.say("resumed", f"{resumed_s:.1f} s after the end of {strike}")
 
     def _held_by(self, strike: Strike) -> list[Line]:
         """Return the runs that a process had begun and not ended when it was struck."""

@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 
 from faults import tally
-from faults.checker import TAKEOVER_S_MAX, Facts, Strike, StrikeKind, Verdict, check
+from faults.checker import RESUMED_S_MAX, TAKEOVER_S_MAX, Facts, Strike, StrikeKind, Verdict, check
 from faults.deletions import Deleter, delete, wall_us
 from faults.expected import Deletion, expect
 from faults.handlers import LOG_VARIABLE
@@ -168,10 +168,8 @@ class Stage(Cluster):
 
     def kill(self, child: Child) -> None:
         """Kill a process with -9 and wait until it is gone."""
-        is_worker = child.title.startswith("worker")
-        with self.strike("killed", child.pid) if is_worker else self.strike():
-            send([child.pid], signal.SIGKILL)
-            assert child.wait() == -signal.SIGKILL
+        send([child.pid], signal.SIGKILL)
+        assert child.wait() == -signal.SIGKILL
 
     def freeze(self, pids: list[int]) -> None:
         """Stop processes and see that they stand."""
@@ -240,6 +238,7 @@ class Stage(Cluster):
             strikes=self.strikes,
             late_s_max=(late_s + SPARE_S) * self._pace.stretch,
             takeover_s_max=TAKEOVER_S_MAX * self._pace.stretch,
+            resumed_s_max=RESUMED_S_MAX * self._pace.stretch,
         )
         verdict = check(facts)
         self._shown["slowness"] = round(self._pace.slowness, 2)

@@ -232,6 +232,14 @@ def take_over_late(history: History) -> None:
     history.change(history.lines, lambda each: (each.job_id, each.attempt) == ("lost", 2), **late)
 
 
+def resume_late(history: History) -> None:
+    """The next due time comes six seconds after the kill, and nothing before it."""
+    history.run("every", NOW_US + 3 * S, at_us=NOW_US + 8 * S)
+    history.lines = [
+        one for one in history.lines if one.wall_us < NOW_US + 2 * S or one.wall_us > NOW_US + 7 * S
+    ]
+
+
 def begin_late(history: History) -> None:
     history.change(history.lines, lambda each: each.job_id == "once", wall_us=NOW_US + 10 * S)
 
@@ -279,6 +287,7 @@ DEFECTS: dict[Callable[[History], None], str] = {
     forget_an_accepted_end: "unrecorded",
     record_what_never_ran: "stale",
     take_over_late: "takeover",
+    resume_late: "resumed",
     begin_late: "late",
     leave_a_firing: "left over",
     lose_a_letter: "left over",

@@ -22,7 +22,8 @@ def test_kill_of_a_worker(stage: Stage) -> None:
     stage.begin()
     stage.wait_middle()
     stage.wait_holding(victim)
-    stage.kill(victim)
+    with stage.strike("killed", victim.pid):
+        stage.kill(victim)
 
     verdict, _ = stage.finish("kill -9 of a worker", late_s=10, ends_badly=(victim,))
 
