@@ -133,7 +133,7 @@ def test_a_good_burst_is_judged_good() -> None:
     assert (0, 0, 0, 6) == tuple(
         figures[name] for name in ("missed", "duplicates", "early", "completed")
     )
-    assert figures["claim_per_s"] == pytest.approx(6.0)
+    assert figures["claim_in_burst_per_s"] == pytest.approx(6.0)
     assert figures["last_released_late_s"] == pytest.approx(0.01)
     assert figures["start_late_max_s"] == pytest.approx(0.006)
     assert figures["completed_per_s"] == pytest.approx(3.0)

@@ -151,6 +151,7 @@ def _print(result: dict[str, Any]) -> None:
         ["one plain UPDATE", f"{result['floor_update_per_s']:,.0f} rows/s"],
         ["a life in plain SQL", f"{result['floor_life_per_s']:,.0f} lives/s"],
         ["claimed, with payload, encoded", f"{result['claim_per_s']:,.0f} firings/s"],
+        ["  the same within the burst", f"{result['claim_in_burst_per_s']:,.0f} firings/s"],
         ["  to the textbook loop", f"{result['claim_to_textbook']:.1f} x"],
         ["  to the plain UPDATE", f"{result['claim_to_floor']:.2f} x"],
         ["last released after the second", f"{result['last_released_late_s']:.3f} s"],

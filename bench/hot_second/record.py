@@ -47,21 +47,33 @@ class RecordedCounts(ShardCounts):
 
 
 class RecordedMetrics(SchedulerMetrics):
-    """Metrics whose shards note what they count."""
+    """Metrics whose shards note what they count.
 
-    def __init__(self) -> None:
+    `on_prepared` is called once, when `prepared_wanted` firings have been prepared; 0 means never.
+    """
+
+    def __init__(self, prepared_wanted: int, on_prepared: Callable[[], None]) -> None:
         self.prepared: Rows = []
         self.released: Rows = []
+        self._prepared_left = prepared_wanted
+        self._on_prepared = on_prepared
         super().__init__()
 
     def shard(self, shard: int) -> ShardCounts:
         """Return the counts of one shard; the same object each time."""
         if shard not in self._shards:
             self._shards[shard] = RecordedCounts(
-                lambda count: self.prepared.append((now_us(), count)),
+                self._note_prepared,
                 lambda count: self.released.append((now_us(), count)),
             )
         return self._shards[shard]
+
+    def _note_prepared(self, count: int) -> None:
+        self.prepared.append((now_us(), count))
+        is_open = self._prepared_left > 0
+        self._prepared_left -= count
+        if is_open and self._prepared_left <= 0:
+            self._on_prepared()
 
 
 class RecordedStore(PostgresStore):
@@ -89,13 +101,15 @@ class RecordedStore(PostgresStore):
 
 
 def save(path: Path, metrics: RecordedMetrics, store: RecordedStore) -> None:
-    """Write everything noted to one .npz file."""
+    """Write everything noted to one .npz file, which is whole as soon as it is there."""
+    part = path.with_suffix(".part.npz")
     np.savez(
-        path,
+        part,
         claims=_rows(store.claims),
         prepared=_rows(metrics.prepared),
         released=_rows(metrics.released),
     )
+    part.replace(path)
 
 
 def _rows(pairs: Rows) -> NDArray[np.int64]:

@@ -11,13 +11,13 @@ from typing import Protocol
 
 import psycopg
 
-from bench.hot_second import floors, textbook
+from bench.hot_second import claiming, floors, textbook
 from bench.hot_second.burst import BurstInputs, Witnesses, run_burst
 from bench.hot_second.load import load_jobs, prepare_schema
 from bench.hot_second.pairs import hourly_pairs, pairs_meeting_at
 from bench.hot_second.server import Server
 from mainspring.clock import monotonic_s
-from mainspring.instants import US_PER_S
+from mainspring.instants import US_PER_S, format_instant
 
 MINUTE_US = 60 * US_PER_S
 HOUR_US = 60 * MINUTE_US
@@ -90,6 +90,17 @@ def measure_round(server: Server, sizes: Sizes, per_job_s: float, tell: Teller) 
         figures["floor_update_per_s"] = floors.update_per_s(dsn, sizes.jobs)
     with _copy(server, NARROW_TEMPLATE) as dsn:
         figures["floor_life_per_s"] = floors.life_per_s(dsn, sizes.jobs, sizes.shards)
+    tell("a scheduler claims, without workers")
+    with (
+        server.database("measured", template=NARROW_TEMPLATE) as dsn,
+        tempfile.TemporaryDirectory(prefix="mainspring-bench-") as folder,
+    ):
+        # Long enough ahead for the move, which takes about as long as to settle.
+        ahead_us = round((claiming.AHEAD_S + sizes.jobs * SETTLE_US_PER_JOB * 2e-6) * US_PER_S)
+        at_us = (_database_us(dsn) + ahead_us) // US_PER_S * US_PER_S
+        claiming.make_due_at(dsn, format_instant(at_us))
+        server.settle(dsn)
+        figures["claim_per_s"] = claiming.claim_per_s(dsn, sizes.jobs, Path(folder))
     with (
         server.database("burst") as dsn,
         tempfile.TemporaryDirectory(prefix="mainspring-bench-") as folder,

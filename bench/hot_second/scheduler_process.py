@@ -16,6 +16,8 @@ from mainspring.scheduler import Scheduler, SchedulerLives
 from mainspring.store.postgres.locks import open_lock_session
 
 RECORD_VARIABLE = "MAINSPRING_BENCH_RECORD"
+CLAIMS_VARIABLE = "MAINSPRING_BENCH_CLAIMS"
+"""Write the record as soon as so many firings are claimed and encoded, and go on."""
 
 
 def main() -> None:
@@ -24,8 +26,12 @@ def main() -> None:
     configure("scheduler")
     dsn = os.environ["MAINSPRING_DSN"]
     settings = read_environment(SchedulerSettings, os.environ, {})
-    metrics = RecordedMetrics()
     store = RecordedStore(dsn, application_name="mainspring scheduler", pool_max=4)
+    path = Path(os.environ[RECORD_VARIABLE])
+    metrics = RecordedMetrics(
+        prepared_wanted=int(os.environ.get(CLAIMS_VARIABLE, "0")),
+        on_prepared=lambda: save(path, metrics, store),
+    )
     process = SchedulerLives(
         lambda: Scheduler(
             store,
@@ -42,7 +48,7 @@ def main() -> None:
         process.run()
     finally:
         store.close()
-        save(Path(os.environ[RECORD_VARIABLE]), metrics, store)
+        save(path, metrics, store)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def judge(witnesses: Witnesses, at_us: int, jobs: int) -> Figures:
     drain_s = (witnesses.drained_us - at_us) / US_PER_S
     p50, p99 = np.percentile(late_s, [50, 99]).tolist()
     return {
-        "claim_per_s": int(claims[:, 1].sum()) / claim_s,
+        "claim_in_burst_per_s": int(claims[:, 1].sum()) / claim_s,
         "claimed_ahead_s": float((at_us - claims[:, 0].min()) / US_PER_S) if len(claims) else 0.0,
         "last_released_late_s": float((released[:, 0].max() - at_us) / US_PER_S),
         "start_late_p50_s": p50,
