@@ -18,6 +18,7 @@ CLAIM_ROWS = 5_000
 START_ROWS = 500
 COMPLETE_ROWS = 5_000
 LONG_AGO_US = 0
+PLANNER = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off"
 
 Int64s = NDArray[np.int64]
 _SQL = parse_statements((Path(__file__).parent / "sql" / "floor.sql").read_text())
@@ -100,7 +101,8 @@ def _claim_and_start(
 
 
 def _connect(dsn: str) -> psycopg.Connection[tuple[object, ...]]:
-    connection = psycopg.connect(dsn, autocommit=True, prepare_threshold=0)
+    # The planner settings of mainspring's own sessions: a floor must not fall into a worse plan.
+    connection = psycopg.connect(dsn, autocommit=True, prepare_threshold=0, options=PLANNER)
     register_arrays(connection)
     return connection
 
