@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 import threading
@@ -332,14 +333,46 @@ def test_the_clock_goes_forward_only(driven_engine: Any) -> None:
         driven.advance_to("2026-03-07T00:00:00Z")
     with pytest.raises(InvalidInput, match="carries no zone"):
         driven.advance_to(datetime(2027, 1, 1))  # noqa: DTZ001
-    driven.jobs.add(name="nap", schedule=NIGHT)
 
     async def within() -> list[RunOut]:
+        with pytest.raises(Conflict, match="from within an event loop"):
+            driven.advance(seconds=5)  # although nothing is due
+        driven.jobs.add(name="nap", schedule=NIGHT)
         with pytest.raises(Conflict, match="from within an event loop"):
             driven.advance(seconds=5)
         return await asyncio.to_thread(driven.advance, seconds=5)
 
     assert len(asyncio.run(within())) == 1
+
+
+@pytest.mark.parametrize("is_used", [True, False])
+def test_an_async_test_closes_it_within_its_own_loop(
+    is_used: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A handler that still waits is cancelled and cleans up; nothing is destroyed or left over."""
+    ends: list[str] = []
+
+    async def waits(ctx: Context, payload: Any) -> None:
+        try:
+            await asyncio.sleep(3_600)
+        finally:
+            await asyncio.sleep(0)
+            ends.append(f"cleaned up at {driven.now:%H:%M}")
+
+    async def within() -> None:
+        nonlocal driven
+        with DrivenEngine(worker_of(waits=waits), now=NIGHT) as driven:
+            if is_used:
+                driven.jobs.add(name="waits", schedule=NIGHT, timeout_seconds=7_200)
+                assert await asyncio.to_thread(driven.advance, minutes=10) == []
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    driven: DrivenEngine
+    asyncio.run(within())
+    gc.collect()
+
+    assert ends == (["cleaned up at 00:10"] if is_used else [])
+    assert caplog.records == []
 
 
 def test_a_handler_that_goes_round_in_circles_is_told(

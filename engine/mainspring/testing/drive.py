@@ -22,7 +22,7 @@ from mainspring.core.now import Now
 from mainspring.core.preparation import Leadership, Recipe
 from mainspring.core.starting import start_firings
 from mainspring.cron import OccurrenceMemo
-from mainspring.errors import MainspringError
+from mainspring.errors import Conflict, MainspringError
 from mainspring.frame import decode
 from mainspring.handlers import Outcome, Tasks
 from mainspring.instants import US_PER_DAY
@@ -31,7 +31,7 @@ from mainspring.model import Run
 from mainspring.queue.answers import VERSION, Beacon, Envelope, Hints, Returned
 from mainspring.store.memory import MemoryStore
 from mainspring.store.protocol import Acceptance
-from mainspring.testing.inline import InlineExecutor
+from mainspring.testing.inline import InlineExecutor, is_loop_running
 from mainspring.worker.context import context_of
 from mainspring.worker.report import report_of
 
@@ -111,7 +111,20 @@ class Drive:
         )
 
     def advance_to(self, until_us: int) -> list[Run]:
-        """Let everything happen up to and at an instant, in order; returns the runs that ended."""
+        """Let everything happen up to and at an instant, in order; returns the runs that ended.
+
+        Raises
+        ------
+        Conflict
+            This thread is within an event loop, whose turn the handlers' loop cannot take.
+        MainspringError
+            Too much happens at one instant.
+        """
+        if is_loop_running():
+            raise Conflict(
+                "the clock of a driven engine is moved from within an event loop",
+                hint="Move it in a plain test, or `await asyncio.to_thread(driven.advance, ...)`.",
+            )
         self._ended = []
         while True:
             self._do_all()

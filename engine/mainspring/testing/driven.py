@@ -98,6 +98,8 @@ class DrivenEngine:
         ------
         InvalidInput
             The clock would go back, or beyond the year 9999.
+        Conflict
+            It is called from within an event loop.
         MainspringError
             Too much happens at one instant.
         """
@@ -117,7 +119,10 @@ class DrivenEngine:
         return self.jobs.dead_letters(limit=LIMIT_MAX)
 
     def close(self) -> None:
-        """Cancel handlers that still wait; the engine's own `jobs` are its own again."""
+        """Cancel handlers that still wait; the engine's own `jobs` are its own again.
+
+        Unlike `advance` it may be called from within an event loop, as at the end of an async test.
+        """
         self._exit.close()
 
     def __enter__(self) -> Self:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from mainspring.errors import Conflict
 from mainspring.executor.outcomes import failed, outcome_of_error, outcome_of_value
 from mainspring.executor.threads import outcome_of_result
 from mainspring.handlers import Context, Outcome, RunFacts, Task, Tasks
@@ -84,24 +84,9 @@ class InlineExecutor:
         self._sleeping[run_key] = _Sleeping(context, asyncio_task, timeout_s)
 
     def settle(self) -> None:
-        """Let every handler go on as far as it can at this instant.
-
-        Raises
-        ------
-        Conflict
-            This thread runs another event loop.
-        """
-        if not self._sleeping:
-            return
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        """Let every handler go on as far as it can at this instant."""
+        if self._sleeping:
             self._timer_us = self._loop.settle()
-        else:
-            raise Conflict(
-                "the clock of a driven engine is moved from within an event loop",
-                hint="Move it in a plain test, or `await asyncio.to_thread(driven.advance, ...)`.",
-            )
 
     def expire(self) -> None:
         """Fail and cancel every run whose time is over."""
@@ -124,7 +109,17 @@ class InlineExecutor:
         return min(deadlines if self._timer_us is None else [*deadlines, self._timer_us])
 
     def close(self) -> None:
-        """Cancel what still waits, and give the loop back."""
+        """Cancel what still waits, and give the loop back; also from within an event loop.
+
+        There a thread does it, which is waited for: two loops do not run in one thread.
+        """
+        if not is_loop_running():
+            self._close()
+            return
+        with ThreadPoolExecutor(1, thread_name_prefix="driven close") as threads:
+            threads.submit(self._close).result()
+
+    def _close(self) -> None:
         self._sleeping.clear()
         tasks = asyncio.all_tasks(self._loop)
         for task in tasks:
@@ -148,6 +143,15 @@ class InlineExecutor:
             outcome = outcome_of_error(error)
         if self._sleeping.pop(run_key, None) is not None:
             self._on_end(run_key, outcome)
+
+
+def is_loop_running() -> bool:
+    """Return whether this thread is within an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _run_plain(task: Task, context: Context, payload: bytes) -> Outcome:
