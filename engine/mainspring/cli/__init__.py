@@ -20,6 +20,7 @@ COMMANDS = {
     "worker": ("mainspring.cli.worker:worker", "Run your handlers, until SIGTERM."),
     "migrate": ("mainspring.cli.migrate:migrate", "Bring a database to this release's schema."),
     "jobs": ("mainspring.cli.jobs:jobs", "Register, list, show and remove jobs."),
+    "preview": ("mainspring.cli.preview:preview", "Show when a schedule will fire, and why."),
     "runs": ("mainspring.cli.runs:runs", "Show what ran, newest first."),
     "dead": ("mainspring.cli.dead:dead", "List dead letters and redrive them."),
 }
