@@ -36,6 +36,13 @@ KINDS = ("postgres", "scheduler", "worker")
     "at a full minute: for a quick look.",
 )
 @click.option(
+    "--textbook-connections",
+    type=click.IntRange(1, 16),
+    default=1,
+    show_default=True,
+    help="From how many connections the textbook loop claims.",
+)
+@click.option(
     "--drain-seconds", type=float, default=300.0, show_default=True, help="Give up after this long."
 )
 @click.option(
@@ -51,6 +58,7 @@ def hot_second(
     no_arm: bool,
     rounds: int,
     any_second: bool,
+    textbook_connections: int,
     drain_seconds: float,
     out: Path | None,
     as_json: bool,
@@ -64,7 +72,9 @@ def hot_second(
     python -m bench hot_second --jobs 20000 --rounds 1 --any-second
     python -m bench hot_second --jobs 500000 --shards 8 --workers 2 --out bench/runs/NAME --json
     """  # noqa: D301  \b is a character, by which click keeps line breaks
-    sizes = Sizes(jobs, shards, workers, not no_arm, drain_seconds, any_second)
+    sizes = Sizes(
+        jobs, shards, workers, not no_arm, drain_seconds, any_second, textbook_connections
+    )
     with contextlib.ExitStack() as stack:
         tell = stack.enter_context(_telling())
         postgres = stack.enter_context(DevPostgres())
@@ -111,6 +121,7 @@ def _result(measured: list[Round], sizes: Sizes, machine: dict[str, object]) -> 
         "workers": sizes.workers,
         "armed": sizes.is_armed,
         "any_second": sizes.is_any_second,
+        "textbook_connections": sizes.textbook_connections,
         "machine": machine,
         "rounds": [{name: _rounded(value) for name, value in one.items()} for one in figures],
     }
@@ -144,10 +155,6 @@ def _print(result: dict[str, Any]) -> None:
     cpu = result["cpu_us_per_job"]
     rows = [
         ["textbook claim loop", f"{result['textbook_claim_per_s']:,.0f} rows/s"],
-        [
-            "the same, two connections",
-            f"{result['textbook_claim_2_connections_per_s']:,.0f} rows/s",
-        ],
         ["one plain UPDATE", f"{result['floor_update_per_s']:,.0f} rows/s"],
         ["a life in plain SQL", f"{result['floor_life_per_s']:,.0f} lives/s"],
         ["claimed, with payload, encoded", f"{result['claim_per_s']:,.0f} firings/s"],

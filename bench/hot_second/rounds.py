@@ -48,6 +48,7 @@ class Sizes:
     is_armed: bool
     drain_s_max: float
     is_any_second: bool = False
+    textbook_connections: int = 1
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,10 @@ def measure_round(server: Server, sizes: Sizes, per_job_s: float, tell: Teller) 
     """Measure each of the four once."""
     figures: dict[str, float] = {}
     tell("the textbook loop claims")
-    for name, connections in (
-        ("textbook_claim_per_s", 1),
-        ("textbook_claim_2_connections_per_s", 2),
-    ):
-        with _copy(server, TEXTBOOK_TEMPLATE) as dsn:
-            figures[name] = textbook.claim_per_s(dsn, sizes.jobs, connections=connections)
+    with _copy(server, TEXTBOOK_TEMPLATE) as dsn:
+        figures["textbook_claim_per_s"] = textbook.claim_per_s(
+            dsn, sizes.jobs, connections=sizes.textbook_connections
+        )
     tell("floors")
     with _copy(server, NARROW_TEMPLATE) as dsn:
         figures["floor_update_per_s"] = floors.update_per_s(dsn, sizes.jobs)
