@@ -423,10 +423,12 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 
     `output` is JSON text of what the handler returned, None for None; `error` is the text of what
     went wrong, None on success.  Both are clean and short.  `retry_after_seconds` belongs to RETRY;
-    None leaves the delay to the job's backoff.
+    None leaves the delay to the job's backoff.  `trace` is the end of a traceback, for the log
+    only: it is not stored.
     """
 
     kind: OutcomeKind
     error: str | None = None
     output: str | None = None
     retry_after_seconds: float | None = None
+    trace: str | None = None

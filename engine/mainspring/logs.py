@@ -25,6 +25,9 @@ from structlog.typing import EventDict, WrappedLogger
 SECRET_KEYS: Final = frozenset({"payload", "output", "password", "token", "authorization"})
 """What a handler was given or returned belongs to the user, and the rest opens doors."""
 
+TRACE: Final = "exception"
+"""The field with the text of a traceback; structlog's renderers know it by this name."""
+
 MASK: Final = "***"
 LEFT_OUT: Final = "[left out]"
 TEXT_CHARACTERS_MAX: Final = 8_192
@@ -66,8 +69,13 @@ class Log:
         if Log.is_process_ours:
             self._own.log(level, event, **fields)
         elif self._hosted.isEnabledFor(level):
+            trace = fields.pop(TRACE, None)
             said = (f"{name}={_scrubbed(name, value)}" for name, value in fields.items())
-            self._hosted.log(level, "%s", " ".join([event, *said]))
+            line = " ".join([event, *said])
+            # As the standard library writes a traceback: on lines of its own.
+            self._hosted.log(
+                level, "%s", line if trace is None else f"{line}\n{_scrubbed(TRACE, trace)}"
+            )
 
 
 def get_logger(name: str) -> Log:

@@ -30,6 +30,7 @@ Int64s = NDArray[np.int64]
 START_ROWS_MAX = 2_000
 RATE_WINDOW_US = 200_000
 RATE_WEIGHT = 0.3
+ACCEPTED = frozenset({Acceptance.ACCEPTED, Acceptance.REPLAYED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +206,20 @@ class Execution:
         for held, indices in refused.values():
             self._holding.give_back(held, indices)
 
+    def row_of(self, run_key: int) -> tuple[Frame, int]:
+        """Return the frame and the row in it of a run that has not ended."""
+        run = self._runs[run_key]
+        return run.held.frame, run.index
+
+    def letters_of(self, results: list[Completed]) -> list[tuple[Frame, int, Completed]]:
+        """Return the rows of those that became dead letters; before `on_completed`."""
+        assert self._completing is not None, "completions without a request"
+        return [
+            (run.held.frame, run.index, result)
+            for (run, _), result in zip(self._completing, results, strict=True)
+            if result.end.is_letter and result.acceptance in ACCEPTED
+        ]
+
     def on_run_ended(self, run_key: int, report: Report, monotonic_us: int) -> None:
         """Take the end of a run; it is completed with the next batch."""
         run = self._runs.pop(run_key)
@@ -235,7 +250,7 @@ class Execution:
         for (run, _), result in zip(completing, results, strict=True):
             self._holding.finish(run.held, 1)
             self._count(result)
-            is_accepted = result.acceptance in {Acceptance.ACCEPTED, Acceptance.REPLAYED}
+            is_accepted = result.acceptance in ACCEPTED
             is_soon = result.due_us - database_us <= self._limits.hint_horizon_us
             if is_accepted and result.due_us != INFINITY_US and is_soon:
                 self._holding.hint(run.held, result.pending.firing_id, result.due_us)

@@ -12,10 +12,11 @@ from typing import Final
 from mainspring.clock import US_PER_S, monotonic_us
 from mainspring.executor.children import ChildCarrier
 from mainspring.executor.loop import HostLoop, LoopCarrier
-from mainspring.executor.outcomes import failed
+from mainspring.executor.outcomes import TRACES_PER_S, failed
 from mainspring.executor.run import NEVER_US, Carrier, EndCallback, Run
 from mainspring.executor.threads import ThreadCarrier
 from mainspring.handlers import Context, Isolation, Outcome, Tasks
+from mainspring.ration import Ration
 
 GRACE_S: Final = 5.0
 """Below the slack of a lease, so that a run given up is still reported under its own fence."""
@@ -54,6 +55,7 @@ class Executor:
         host: HostLoop | None = None,
     ) -> None:
         self.output_bytes_max = output_bytes_max
+        self.traces = Ration(TRACES_PER_S)
         self._tasks = tasks
         self._on_end = on_end
         self._grace_us = int(grace_s * US_PER_S)

@@ -18,11 +18,14 @@ from queue import SimpleQueue
 from typing import Any
 
 from mainspring.executor import pipe
-from mainspring.executor.outcomes import failed, outcome_of_error, outcome_of_value
+from mainspring.executor.outcomes import TRACES_PER_S, failed, outcome_of_error, outcome_of_value
 from mainspring.executor.threads import outcome_of_result
 from mainspring.handlers import Context, Outcome
 from mainspring.orphans import die_with_parent, ignore_stop_signals
 from mainspring.payload_type import PayloadType
+from mainspring.ration import Ration
+
+_traces = Ration(TRACES_PER_S)
 
 
 class _Orders:
@@ -66,8 +69,8 @@ def _run(order: pipe.RunOrder, context: Context, runner: asyncio.Runner) -> Outc
     try:
         handler, payload_type = _find(order.target, order.facts.task)
     except BaseException as error:  # noqa: BLE001  importing runs the user's code
-        said = outcome_of_error(error).error
-        return failed(f"cannot import {order.target}: {said}")
+        said = outcome_of_error(error, is_traced=_traces.take(order.facts.task))
+        return failed(f"cannot import {order.target}: {said.error}", said.trace)
     try:
         payload = payload_type.read(order.payload)
         variables = contextvars.copy_context()
@@ -77,7 +80,7 @@ def _run(order: pipe.RunOrder, context: Context, runner: asyncio.Runner) -> Outc
         value = variables.run(handler, context, payload)
         return outcome_of_result(value, order.output_bytes_max)
     except BaseException as error:  # noqa: BLE001  a handler may raise anything
-        return outcome_of_error(error)
+        return outcome_of_error(error, is_traced=_traces.take(order.facts.task))
 
 
 @cache

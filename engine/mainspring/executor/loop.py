@@ -302,4 +302,5 @@ def _step(
     except BaseException as error:
         if is_closed or isinstance(error, KeyboardInterrupt):
             raise
-        return has_suspended, outcome_of_error(error)
+        is_traced = ledger.traces.take(run.task.name)
+        return has_suspended, outcome_of_error(error, is_traced=is_traced)

@@ -14,11 +14,17 @@ import msgspec
 
 from mainspring.errors import Dead, Retry
 from mainspring.handlers import Outcome, OutcomeKind
-from mainspring.store.text import CUT_MARK, TEXT_BYTES_MAX, clean_text
+from mainspring.store.text import CUT_MARK, REPLACEMENT, TEXT_BYTES_MAX, clean_text
 
 RETRY_AFTER_SECONDS_MAX: Final = 366 * 86_400
 LEAVES_MAX: Final = 5
 """Members of an exception group that are named."""
+
+TRACES_PER_S: Final = 20
+"""Of one task: enough for what is logged, and a storm of failures costs no more."""
+
+TRACE_BYTES_MAX: Final = 4_096
+FRAMES_MAX: Final = 30
 
 _encoder: Final = msgspec.json.Encoder()
 _NOTHING: Final = Outcome(OutcomeKind.SUCCESS)
@@ -41,22 +47,32 @@ def outcome_of_value(value: object, output_bytes_max: int = TEXT_BYTES_MAX) -> O
     return Outcome(OutcomeKind.SUCCESS, output=clean_text(head, output_bytes_max))
 
 
-def outcome_of_error(error: BaseException) -> Outcome:
-    """Return the end that a handler chose by raising `error`."""
+def outcome_of_error(error: BaseException, *, is_traced: bool = False) -> Outcome:
+    """Return the end that a handler chose by raising `error`.
+
+    Parameters
+    ----------
+    is_traced
+        With the text of its traceback, which takes about a millisecond.  A `Retry` or `Dead` that
+        was raised for no other error has said all there is to say, and gets none.
+    """
+    if isinstance(error, Dead | Retry) and error.__cause__ is None and error.__context__ is None:
+        is_traced = False
+    trace = _trace(error) if is_traced else None
     if isinstance(error, Dead):
         text = _read(str, error) or "the handler gave up"
-        return Outcome(OutcomeKind.DEAD, error=clean_text(text))
+        return Outcome(OutcomeKind.DEAD, error=clean_text(text), trace=trace)
     if isinstance(error, Retry):
-        return _outcome_of_retry(error)
-    return failed(_describe(error))
+        return _outcome_of_retry(error, trace)
+    return failed(_describe(error), trace)
 
 
-def failed(text: str) -> Outcome:
+def failed(text: str, trace: str | None = None) -> Outcome:
     """Return a failure with this text, cleaned and cut."""
-    return Outcome(OutcomeKind.FAILED, error=clean_text(text))
+    return Outcome(OutcomeKind.FAILED, error=clean_text(text), trace=trace)
 
 
-def _outcome_of_retry(error: Retry) -> Outcome:
+def _outcome_of_retry(error: Retry, trace: str | None) -> Outcome:
     after: Any = error.after_seconds
     if after is not None:
         is_number = isinstance(after, int | float) and not isinstance(after, bool)
@@ -64,14 +80,34 @@ def _outcome_of_retry(error: Retry) -> Outcome:
         if not (is_number and 0 <= after <= RETRY_AFTER_SECONDS_MAX):
             return failed(
                 f"Retry(after_seconds={_read(repr, after)[:60]}) is not a number of seconds from 0"
-                f" to {RETRY_AFTER_SECONDS_MAX}"
+                f" to {RETRY_AFTER_SECONDS_MAX}",
+                trace,
             )
     text = _read(str, error) or "the handler asked for another attempt"
     return Outcome(
         OutcomeKind.RETRY,
         error=clean_text(text),
         retry_after_seconds=None if after is None else float(after),
+        trace=trace,
     )
+
+
+def _trace(error: BaseException) -> str | None:
+    """Write the traceback without values of variables, from the handler on; its end, if long."""
+    first = error.__traceback__
+    if first is not None and first.tb_next is not None:
+        first = first.tb_next  # the first frame is ours, which called the handler
+    try:
+        said = traceback.TracebackException(
+            type(error), error, first, limit=-FRAMES_MAX, compact=True, max_group_width=LEAVES_MAX
+        )
+        text = "".join(said.format()).rstrip()
+    except BaseException:  # noqa: BLE001  foreign objects take part in it
+        return None
+    end = text[-TRACE_BYTES_MAX:].replace("\0", REPLACEMENT).encode(errors="backslashreplace")
+    if len(text) <= TRACE_BYTES_MAX and len(end) <= TRACE_BYTES_MAX:
+        return end.decode()
+    return CUT_MARK.lstrip() + " " + end[-TRACE_BYTES_MAX:].decode(errors="ignore")
 
 
 def _describe(error: BaseException) -> str:

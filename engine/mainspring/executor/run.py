@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from mainspring.clock import US_PER_S
 from mainspring.handlers import Context, Outcome, Task
+from mainspring.ration import Ration
 
 NEVER_US = 2**63 - 1
 
@@ -65,6 +66,8 @@ class Ledger(Protocol):
     """What a carrier tells the executor."""
 
     output_bytes_max: int
+    traces: Ration
+    """By task: which failures are told with their traceback."""
 
     def begin(self, run: Run) -> bool:
         """Say that a slot is about to run it; False if it has ended meanwhile."""

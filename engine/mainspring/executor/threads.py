@@ -110,7 +110,7 @@ class ThreadCarrier:
             payload = run.task.payload_type.read(run.payload)
             value = contextvars.copy_context().run(run.task.handler, run.context, payload)
         except BaseException as error:  # noqa: BLE001  a handler may raise anything
-            return outcome_of_error(error)
+            return outcome_of_error(error, is_traced=self._ledger.traces.take(run.task.name))
         return outcome_of_result(value, self._ledger.output_bytes_max)
 
 

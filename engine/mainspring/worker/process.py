@@ -26,7 +26,7 @@ from mainspring.cron import OccurrenceMemo
 from mainspring.errors import CorruptFrame, MainspringError, StoreUnavailable
 from mainspring.executor import GRACE_S, LOOP_CLOSED, Executor, HostLoop
 from mainspring.frame import decode
-from mainspring.handlers import Outcome, Tasks
+from mainspring.handlers import Outcome, OutcomeKind, Tasks
 from mainspring.heartbeat import HeartbeatChild
 from mainspring.instants import US_PER_S
 from mainspring.logs import get_logger
@@ -34,6 +34,7 @@ from mainspring.metrics import WorkerMetrics
 from mainspring.queue.worker_side import WorkerSockets
 from mainspring.store.protocol import Starts, Store
 from mainspring.worker.context import context_of
+from mainspring.worker.failures import FailureLog
 from mainspring.worker.report import report_of
 
 log = get_logger("mainspring.worker")
@@ -112,6 +113,7 @@ class WorkerProcess:
         self._is_cancelled = False
         self._is_stopping = threading.Event()
         self._failure: BaseException | None = None
+        self._failures = FailureLog()
         self._is_over = threading.Event()
         try:
             self.holder_id = store.register_holder("worker", self._sockets.address, name)
@@ -185,6 +187,7 @@ class WorkerProcess:
             self._stop_us = monotonic_us() + _us(self._settings.drain_seconds)
         self._take_heartbeat()
         self._take_events()
+        self._failures.tell_rest()
         for envelope, data in self._sockets.receive(DELIVERIES_PER_ROUND):
             try:
                 self._execution.on_delivery(envelope, decode(data))
@@ -253,12 +256,18 @@ class WorkerProcess:
                 return
             match event:
                 case _Ended():
+                    if event.outcome.kind is not OutcomeKind.SUCCESS:
+                        context = context_of(*self._execution.row_of(event.run_key))
+                        self._failures.on_run_ended(context, event.outcome)
                     self._execution.on_run_ended(
                         event.run_key, report_of(event.outcome), monotonic_us()
                     )
                 case _Started():
                     self._execution.on_started(event.starts or NO_STARTS)
                 case _Completed():
+                    for frame, i, done in self._execution.letters_of(event.results):
+                        error = done.pending.report.error
+                        self._failures.on_dead_letter(context_of(frame, i), error)
                     self._execution.on_completed(event.results, event.database_us)
                 case _Leaders():
                     self._execution.on_leaders(event.addresses)
@@ -284,6 +293,7 @@ class WorkerProcess:
 
     def _end(self) -> None:
         self._is_over.set()
+        self._failures.tell_rest(is_end=True)
         # The last beacons: nothing is in hand, nothing is wanted.
         for told in self._execution.poll(monotonic_us(), is_trusted=False).answers:
             self._sockets.answer(told.leader, told.address, told.answer)
