@@ -13,9 +13,10 @@ from typing import Any
 import psycopg
 
 from faults import tally
-from faults.checker import RESUMED_S_MAX, TAKEOVER_S_MAX, Facts, Strike, StrikeKind, Verdict, check
+from faults.checker import check
 from faults.deletions import Deleter, delete, wall_us
 from faults.expected import Deletion, expect
+from faults.facts import RESUMED_S_MAX, TAKEOVER_S_MAX, Facts, Strike, StrikeKind, Verdict
 from faults.handlers import LOG_VARIABLE
 from faults.load import Planned, Registered, Size, plan_burst, register
 from faults.pace import Pace

@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from faults.checker import Facts, Verdict, statuses
+from faults.checker import statuses
+from faults.facts import Facts, Verdict
 
 FOLDER_VARIABLE = "MAINSPRING_FAULTS_RESULTS"
 PROPERTY = "faults"

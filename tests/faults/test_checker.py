@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from faults.checker import Facts, Strike, check
+from faults.checker import check
 from faults.expected import Deletion, expect
+from faults.facts import Facts, Strike
 from faults.load import Planned, Registered
 from faults.truth import Effect, Line, Row, Tables, parse_line
 

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from faults.checker import Verdict
+from faults.facts import Verdict
 from faults.processes import children_of, send
 from faults.stage import Stage
 from mainspring.devpg import DevPostgres

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from faults.checker import Verdict
+from faults.facts import Verdict
 from faults.stage import Stage
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(400)]
