@@ -40,6 +40,15 @@ def import_path() -> list[str]:
     return [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
 
 
+def regrets(words: str) -> list[str]:
+    """Return the lines of a log that tell an exception other than a handler's."""
+    return [
+        line
+        for line in words.splitlines()
+        if line.startswith("Traceback") or ('"exception":' in line and '"run_id":' not in line)
+    ]
+
+
 def mono_us() -> int:
     """Return the monotonic clock, one for all processes of this machine."""
     return time.monotonic_ns() // 1_000
@@ -286,7 +295,7 @@ class Stage(Cluster):
             words = self.words(child.title)
             if child not in ends_badly:
                 assert code == 0, f"{child.title} ended with {code}: {words[-2_000:]}"
-            assert "Traceback" not in words, f"{child.title}: {words[-4_000:]}"
+            assert not regrets(words), f"{child.title}: {regrets(words)[:3]}"
 
     def stop(self) -> None:
         """End whatever is left."""
