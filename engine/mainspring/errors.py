@@ -66,8 +66,20 @@ class Conflict(MainspringError):
 class StoreUnavailable(MainspringError):
     """The database cannot be reached, or it ended the session.
 
-    Whether the last statement was committed is *unknown*: repeat it by its key.
+    Whether the last statement was committed is *unknown*: repeat it by its key.  `is_lost` says
+    whether the database itself is away, and not only this statement or a session of our own.
     """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        detail: str | None = None,
+        hint: str | None = None,
+        is_lost: bool = False,
+    ) -> None:
+        super().__init__(message, detail=detail, hint=hint)
+        self.is_lost = is_lost
 
 
 class StatementRetry(StoreUnavailable):

@@ -23,6 +23,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -36,6 +37,9 @@ log = get_logger("mainspring.heartbeat")
 
 RESTART_WAIT_US: Final = US_PER_S // 2
 """Between two starts, so that a child that cannot live does not take the machine with it."""
+
+FAILED_BEATS_SAID: Final = 3
+"""The first ones of an outage may come before anybody else has seen it."""
 
 STOP_WAIT_S: Final = 2.0
 UNREAD_BYTES_MAX: Final = 65_536
@@ -56,12 +60,24 @@ class HeartbeatChild:
         Already registered.
     beat_s
         From one beat to the next.
+    is_lost
+        Whether the database is known to be lost: that a beat fails then is not worth a line.
     """
 
-    def __init__(self, dsn: str, holder_id: int, *, beat_s: float) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        holder_id: int,
+        *,
+        beat_s: float,
+        is_lost: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._dsn = dsn
         self._holder_id = holder_id
         self._beat_s = beat_s
+        self._is_lost = is_lost
+        self._failed_count = 0
+        self._is_failure_said = False
         self._process: subprocess.Popen[bytes] | None = None
         self._unread = b""
         self._last_sent_us: int | None = None
@@ -156,10 +172,24 @@ class HeartbeatChild:
             word, _, rest = line.partition(b" ")
             if word == b"sent":
                 self._last_sent_us = int(rest)
+                self._failed_count, self._is_failure_said = 0, False
             elif word == b"dead":
                 self._is_dead = True
             elif word == b"failed":
-                log.warning("heartbeat failed", reason=rest.decode(), holder_id=self._holder_id)
+                self._say_failed(rest.decode())
+
+    def _say_failed(self, reason: str) -> None:
+        """Warn of a beat that fails again while the database can be reached, once until it beats.
+
+        One that fails with everything else is nothing of its own.
+        """
+        self._failed_count += 1
+        is_news = self._failed_count >= FAILED_BEATS_SAID and not self._is_lost()
+        if is_news and not self._is_failure_said:
+            log.warning("heartbeat failed", reason=reason, holder_id=self._holder_id)
+            self._is_failure_said = True
+        else:
+            log.debug("heartbeat failed", reason=reason, holder_id=self._holder_id)
 
     def _end_child(self) -> None:
         if self._process is None:

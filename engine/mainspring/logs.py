@@ -22,6 +22,8 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
+from mainspring.errors import MainspringError, StoreUnavailable
+
 SECRET_KEYS: Final = frozenset({"payload", "output", "password", "token", "authorization"})
 """What a handler was given or returned belongs to the user, and the rest opens doors."""
 
@@ -56,6 +58,19 @@ class Log:
     def info(self, event: str, **fields: object) -> None:
         """Say something that is expected."""
         self._say(logging.INFO, event, fields)
+
+    def debug(self, event: str, **fields: object) -> None:
+        """Say something for whoever looks for it."""
+        self._say(logging.DEBUG, event, fields)
+
+    def failed(self, event: str, error: Exception, **fields: object) -> None:
+        """Say that a request failed: a warning, but while the database is lost for debug only.
+
+        That it is lost is said once, by `store.outage`.
+        """
+        is_lost = isinstance(error, StoreUnavailable) and error.is_lost
+        said = error.message if isinstance(error, MainspringError) else str(error)
+        self._say(logging.DEBUG if is_lost else logging.WARNING, event, {"error": said, **fields})
 
     def warning(self, event: str, **fields: object) -> None:
         """Say something that heals by itself, but should not be frequent."""

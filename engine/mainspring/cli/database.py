@@ -10,6 +10,7 @@ import click
 
 from mainspring.errors import InvalidInput
 from mainspring.store.migrate import require_current
+from mainspring.store.outage import Outage
 from mainspring.store.postgres import PostgresStore
 
 DSN_VARIABLE = "MAINSPRING_DSN"
@@ -38,10 +39,14 @@ def require_dsn(dsn: str | None) -> str:
 
 
 @contextmanager
-def open_store(dsn: str, kind: str, *, pool_max: int = 4) -> Iterator[PostgresStore]:
+def open_store(
+    dsn: str, kind: str, *, pool_max: int = 4, outage: Outage | None = None
+) -> Iterator[PostgresStore]:
     """Yield a store on a database whose schema is the one this release knows."""
     require_current(dsn)
-    store = PostgresStore(dsn, application_name=f"mainspring {kind}", pool_max=pool_max)
+    store = PostgresStore(
+        dsn, application_name=f"mainspring {kind}", pool_max=pool_max, outage=outage
+    )
     try:
         yield store
     finally:

@@ -18,6 +18,7 @@ from mainspring.metrics import SchedulerMetrics, serve_metrics
 from mainspring.model import format_holder_id
 from mainspring.parent import die_with_parent, process_name
 from mainspring.scheduler import Scheduler, SchedulerLives
+from mainspring.store.outage import Outage
 from mainspring.store.postgres.locks import open_lock_session
 
 POOL_CONNECTIONS = 4  # two claimers, the pulse, one to spare
@@ -38,8 +39,8 @@ def scheduler(dsn: str | None, as_json: bool, **given: Any) -> None:
     configure("scheduler")
     dsn = require_dsn(dsn)
     settings = read_environment(SchedulerSettings, os.environ, given)
-    metrics = SchedulerMetrics()
-    with open_store(dsn, "scheduler", pool_max=POOL_CONNECTIONS) as store:
+    metrics, outage = SchedulerMetrics(), Outage()
+    with open_store(dsn, "scheduler", pool_max=POOL_CONNECTIONS, outage=outage) as store:
         if store.count_shards() == 0:
             raise InvalidInput(
                 "the database has no shards", hint="Run `mainspring migrate --shards N` first."
@@ -47,7 +48,7 @@ def scheduler(dsn: str | None, as_json: bool, **given: Any) -> None:
         process = SchedulerLives(
             lambda: Scheduler(
                 store,
-                PostgresElector(lambda: open_lock_session(dsn, "mainspring elector")),
+                PostgresElector(lambda: open_lock_session(dsn, "mainspring elector", outage)),
                 settings,
                 metrics,
                 name=process_name(),

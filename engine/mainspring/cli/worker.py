@@ -15,6 +15,7 @@ from mainspring.logs import configure
 from mainspring.metrics import WorkerMetrics, serve_metrics
 from mainspring.model import format_holder_id
 from mainspring.parent import die_with_parent, process_name
+from mainspring.store.outage import Outage
 from mainspring.worker import WorkerProcess
 
 POOL_CONNECTIONS = 3  # starter, completer, directory
@@ -40,9 +41,11 @@ def worker(
     tasks = load_tasks(target)
     dsn = require_dsn(dsn)
     settings = worker_settings(tasks, os.environ, given | {"queues": queues or None})
-    metrics = WorkerMetrics()
-    with open_store(dsn, "worker", pool_max=POOL_CONNECTIONS) as store:
-        process = WorkerProcess(tasks, store, dsn, settings, metrics, name=process_name())
+    metrics, outage = WorkerMetrics(), Outage()
+    with open_store(dsn, "worker", pool_max=POOL_CONNECTIONS, outage=outage) as store:
+        process = WorkerProcess(
+            tasks, store, dsn, settings, metrics, name=process_name(), outage=outage
+        )
         on_stop_signal(process.stop)
         port, stop_metrics = serve_metrics(
             metrics.registry, settings.bind_host, settings.metrics_port

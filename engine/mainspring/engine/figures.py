@@ -11,18 +11,22 @@ from prometheus_client import CollectorRegistry, Metric
 from mainspring.metrics import SchedulerMetrics, WorkerMetrics
 
 State = Literal["stopped", "starting", "running", "stopping", "failed"]
+Reach = Literal["unknown", "reached", "lost"]
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
     """An engine at one moment.
 
-    `failure` says what ended it by itself.  `shards_led` is 0 in a standby.  `waiting` counts
-    released firings that no worker takes, `in_hand` those that this worker has and has not
+    `failure` says what ended it by itself.  `database` is `lost` while requests do not reach it;
+    the engine waits then and goes on by itself.  It is asked every second, but by an engine with
+    neither scheduler nor worker only when `jobs` are.  `shards_led` is 0 in a standby.  `waiting`
+    counts released firings that no worker takes, `in_hand` those that this worker has and has not
     finished, `running` its handlers, and `stuck` those that could not be stopped.
     """
 
     state: State
     failure: str | None
+    database: Reach
     shards_led: int
     waiting: int
     in_hand: int
@@ -31,8 +35,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_well(self) -> bool:
-        """Whether it runs and nothing has failed."""
-        return self.state == "running"
+        """Whether it runs, nothing has failed, and the database can be reached."""
+        return self.state == "running" and self.database == "reached"
 
 
 class EngineMetrics:
@@ -61,13 +65,14 @@ class EngineMetrics:
                     into.samples.append(sample._replace(labels=labels))
         return merged.values()
 
-    def health(self, state: State, failure: BaseException | None) -> Health:
+    def health(self, state: State, failure: BaseException | None, database: Reach) -> Health:
         """Give the health that these figures show."""
         node, counts = self.scheduler.node, self.worker.counts
         is_over = state in {"stopped", "failed"}
         return Health(
             state=state,
             failure=None if failure is None else str(failure),
+            database=database,
             shards_led=0 if is_over else node.shards_led,
             waiting=0 if is_over else sum(self.scheduler.waiting.values()),
             in_hand=0 if is_over else counts.in_hand,

@@ -131,8 +131,13 @@ class Life:
 
     def health(self) -> Health:
         """Say how it is."""
-        failure = self._parts.failure if self._parts is not None else None
-        return self.metrics.health("failed" if failure is not None else self._state, failure)
+        parts = self._parts
+        if parts is None or self._state == "starting":
+            return self.metrics.health(self._state, None, "unknown")
+        state: State = "failed" if parts.failure is not None else self._state
+        return self.metrics.health(
+            state, parts.failure, "lost" if parts.outage.is_lost else "reached"
+        )
 
 
 def raise_failure(parts: Parts, raised: BaseException | None) -> None:

@@ -26,6 +26,7 @@ from mainspring.metrics import serve_metrics
 from mainspring.parent import process_name
 from mainspring.scheduler import Scheduler, SchedulerLives
 from mainspring.store.migrate import require_current
+from mainspring.store.outage import Outage
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.postgres.locks import open_lock_session
 from mainspring.store.prepare import prepare_database
@@ -60,6 +61,7 @@ class Parts:
         self._lock = threading.Lock()
         self._is_ending = False
         self._asks: list[Callable[[], None]] = []
+        self.outage = Outage(engine=plan.name)
         self.failure: EngineFailed | None = None
         self.over: Future[None] = Future()
         """Done when the engine was stopped; raises what it ended with by itself."""
@@ -133,7 +135,12 @@ class Parts:
             self._start_worker(stack)
 
     def _open_store(self, stack: ExitStack, kind: str, connections: int) -> PostgresStore:
-        store = PostgresStore(self.dsn, application_name=f"mainspring {kind}", pool_max=connections)
+        store = PostgresStore(
+            self.dsn,
+            application_name=f"mainspring {kind}",
+            pool_max=connections,
+            outage=self.outage,
+        )
         stack.callback(store.close)
         return store
 
@@ -148,11 +155,11 @@ class Parts:
 
     def _start_scheduler(self, stack: ExitStack) -> None:
         store = self._open_store(stack, "scheduler", SCHEDULER_CONNECTIONS)
-        dsn, plan = self.dsn, self._plan
+        dsn, plan, outage = self.dsn, self._plan, self.outage
         scheduler = SchedulerLives(
             lambda: Scheduler(
                 store,
-                PostgresElector(lambda: open_lock_session(dsn, "mainspring elector")),
+                PostgresElector(lambda: open_lock_session(dsn, "mainspring elector", outage)),
                 plan.scheduler,
                 self._metrics.scheduler,
                 name=f"{process_name()} {plan.name}",
@@ -172,6 +179,7 @@ class Parts:
             self._metrics.worker,
             name=f"{process_name()} {plan.name}",
             host=self._host,
+            outage=self.outage,
         )
         end_s = plan.worker.drain_seconds + 2 * GRACE_S + END_S_MAX
         self._run(stack, "worker", worker.run, worker.stop, end_s)

@@ -45,6 +45,6 @@ class Listener:
             except StoreUnavailable as error:
                 if self._stopping.is_set():
                     return
-                log.warning("hints lost", error=error.message)
+                log.failed("hints lost", error)
                 self._tell(HintsLost())
                 self._stopping.wait(RECONNECT_S)

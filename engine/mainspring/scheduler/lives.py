@@ -47,7 +47,7 @@ class SchedulerLives:
             try:
                 self._current.run()
             except (HolderLost, StoreUnavailable) as error:
-                log.warning("a life has ended, going on with a new id", error=error.message)
+                log.failed("a life has ended, going on with a new id", error)
                 if not self._begin_anew():
                     return
             else:
@@ -59,7 +59,7 @@ class SchedulerLives:
             try:
                 self._current = self._build()
             except StoreUnavailable as error:
-                log.warning("could not register", error=error.message)
+                log.failed("could not register", error)
                 continue
             if self._stopping.is_set():  # the one it was said to had ended already
                 self._current.stop()

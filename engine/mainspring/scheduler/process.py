@@ -339,7 +339,7 @@ class Scheduler:
         counts = self._metrics.shard(answered.shard)
         match answer:
             case Failed():
-                log.warning("request failed", shard=answered.shard, error=str(answer.error))
+                log.failed("request failed", answer.error, shard=answered.shard)
                 if isinstance(answer.error, TermLost):
                     self._drop(answered.shard)
                     return
@@ -383,7 +383,7 @@ class Scheduler:
                 self._store.hand_back(self.holder_id, firing_ids, fences)
         except MainspringError as error:
             # The next term claims it all anyway; asking on could take seconds for each shard.
-            log.warning("could not hand back", error=error.message)
+            log.failed("could not hand back", error)
         try:
             pulse.stop()
         finally:

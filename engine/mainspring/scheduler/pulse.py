@@ -82,7 +82,7 @@ class PulseThread:
         try:
             self._store.leave(self._holder_id)
         except MainspringError as error:
-            log.warning("could not say goodbye", error=error.message)
+            log.failed("could not say goodbye", error)
 
     def give_up(self, shard: int, term: int) -> None:
         """Have a term ended, from any thread: the loop threw the shard's state away.
@@ -97,7 +97,7 @@ class PulseThread:
                 self._round()
             except StoreUnavailable as error:
                 self._observer.on_failure(monotonic_us())
-                log.warning("pulse failed", error=error.message)
+                log.failed("pulse failed", error)
             except BaseException as error:  # noqa: BLE001  handed to the loop, which ends with it
                 self._on_failure(error)
                 return
@@ -156,8 +156,8 @@ class PulseThread:
         standing = self._store.renew_terms(self._holder_id, dict(self._terms))
         self._tell(TermsRenewed(frozenset(standing), sent_us))
         lost = [each for each in self._terms.items() if each[0] not in standing]
-        for shard, term in lost:
-            log.warning("term lost", shard=shard, term=term)
+        if lost:
+            log.warning("terms lost", shards=[shard for shard, _ in lost])
         self._end(lost)
 
     def _campaign(self) -> None:
@@ -183,6 +183,6 @@ class PulseThread:
                 self._store.end_term(shard, term, self._holder_id)
                 self._elector.resign(shard)
         except MainspringError as error:
-            log.warning("could not resign", count=len(terms), error=error.message)
+            log.failed("could not resign", error, count=len(terms))
             return False
         return True

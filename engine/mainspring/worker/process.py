@@ -32,6 +32,7 @@ from mainspring.instants import US_PER_S
 from mainspring.logs import get_logger
 from mainspring.metrics import WorkerMetrics
 from mainspring.queue.worker_side import WorkerSockets
+from mainspring.store.outage import Outage
 from mainspring.store.protocol import Starts, Store
 from mainspring.worker.context import context_of
 from mainspring.worker.failures import FailureLog
@@ -86,6 +87,8 @@ class WorkerProcess:
     ----------
     dsn
         For the heartbeat child, which has a connection of its own.
+    outage
+        That of `store`: while it lasts a beat that fails is not worth a line of its own.
     host
         The event loop for async handlers, which somebody else runs; once it is closed this worker
         drains and leaves.  None, the default, means one of its own.
@@ -101,6 +104,7 @@ class WorkerProcess:
         *,
         name: str,
         host: HostLoop | None = None,
+        outage: Outage | None = None,
     ) -> None:
         self._store = store
         self._host = host
@@ -132,7 +136,12 @@ class WorkerProcess:
             ttl_us=_us(settings.trust_seconds) + _us(settings.beat_seconds) // 2,
             margin_us=_us(settings.beat_seconds) // 2,
         )
-        self._heartbeat = HeartbeatChild(dsn, self.holder_id, beat_s=settings.beat_seconds)
+        self._heartbeat = HeartbeatChild(
+            dsn,
+            self.holder_id,
+            beat_s=settings.beat_seconds,
+            is_lost=lambda: outage is not None and outage.is_lost,
+        )
         self._executor = Executor(
             tasks,
             concurrency=settings.concurrency,
@@ -242,7 +251,7 @@ class WorkerProcess:
                 "worker", self._sockets.address, self._name
             )
         except StoreUnavailable as error:
-            log.warning("could not register anew", error=error.message)
+            log.failed("could not register anew", error)
             return
         log.warning("declared dead, going on with a new id", holder_id=self.holder_id)
         self._execution.on_new_identity(self.holder_id)
@@ -307,7 +316,7 @@ class WorkerProcess:
         try:
             self._store.leave(self.holder_id)
         except MainspringError as error:
-            log.warning("could not say goodbye", error=error.message)
+            log.failed("could not say goodbye", error)
         finally:
             self._sockets.close()
 
@@ -331,7 +340,7 @@ class WorkerProcess:
                     break
                 except StoreUnavailable as error:
                     tries += 1
-                    log.warning("completion failed", count=len(pending), error=error.message)
+                    log.failed("completion failed", error, count=len(pending))
                     if not self._wait_before_retry(tries):
                         return
             self._tell(_Completed(results, database_us))
@@ -350,7 +359,7 @@ class WorkerProcess:
                     )
                 )
             except StoreUnavailable as error:
-                log.warning("could not read the schedulers", error=error.message)
+                log.failed("could not read the schedulers", error)
             if self._is_over.wait(DIRECTORY_PERIOD_S):
                 return
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from mainspring.store.outage import Outage
 from mainspring.store.postgres.database import Database
 from mainspring.store.postgres.ends import PostgresEnds
 from mainspring.store.postgres.hints import Hint, HintListener
@@ -32,6 +33,8 @@ class PostgresStore(PostgresJobs, PostgresEnds, PostgresHolders, PostgresShards,
         Sessions in use at a time; claims, starts and completions each keep one busy.
     database_now
         For tests: the instant that statements take for now.  None means the database clock.
+    outage
+        Is told which requests did not reach the database; None, the default, tells nobody.
     """
 
     def __init__(
@@ -41,8 +44,9 @@ class PostgresStore(PostgresJobs, PostgresEnds, PostgresHolders, PostgresShards,
         application_name: str,
         pool_max: int = 4,
         database_now: Callable[[], int] | None = None,
+        outage: Outage | None = None,
     ) -> None:
-        super().__init__(Database(dsn, application_name, pool_max, database_now))
+        super().__init__(Database(dsn, application_name, pool_max, database_now, outage))
         self._listener = HintListener(self._database.open_session)
 
     def hints(self, timeout_s: float) -> Iterator[Hint]:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from mainspring.clock import sleep_s
-from mainspring.errors import StatementRetry
+from mainspring.errors import StatementRetry, StoreUnavailable
+from mainspring.store.outage import Outage, told
 from mainspring.store.postgres.arrays import Instant
 from mainspring.store.postgres.connection import Session, connect
 from mainspring.store.postgres.copy import copy_out
@@ -40,15 +41,17 @@ class Database:
         application_name: str,
         pool_max: int,
         database_now: Callable[[], int] | None,
+        outage: Outage | None = None,
     ) -> None:
         self._dsn = dsn
         self._application_name = application_name
         self._database_now = database_now
+        self._outage = outage
         self._pool = SessionPool(self.open_session, pool_max)
 
     def open_session(self) -> Session:
         """Open a session outside the pool; the caller closes it."""
-        return connect(self._dsn, self._application_name)
+        return told(self._outage, lambda: connect(self._dsn, self._application_name))
 
     def close(self) -> None:
         """Give the pool's sessions up."""
@@ -70,13 +73,26 @@ class Database:
         """
         for repeat in range(repeats_max + 1):
             try:
-                with self._pool.lend() as session, translated():
-                    return work(session)
+                return self._do(work)
             except StatementRetry:
                 if repeat == repeats_max:
                     raise
             sleep_s(min(PAUSE_S * 2**repeat, PAUSE_S_MAX) * random.random())  # noqa: S311  jitter is no secret
         raise AssertionError("the last repeat returns or raises")
+
+    def _do(self, work: Callable[[Session], Answer]) -> Answer:
+        outage = self._outage
+        began_us = 0 if outage is None else outage.begin()
+        try:
+            with self._pool.lend() as session, translated():
+                answer = work(session)
+        except StoreUnavailable as error:
+            if outage is not None and error.is_lost:
+                outage.failed(began_us, error.detail or error.message)
+            raise
+        if outage is not None:
+            outage.answered(began_us)
+        return answer
 
     def transact(self, work: Callable[[Session], Answer], repeats_max: int = REPEATS_MAX) -> Answer:
         """Do `work` in one transaction; otherwise as `repeat`."""

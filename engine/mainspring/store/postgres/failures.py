@@ -28,6 +28,9 @@ UNAVAILABLE_CLASSES: Final = frozenset({"08", "53", "57"})
 UNAVAILABLE_STATES: Final = frozenset({"25006", "25P03", "25P04"})
 """Read only (a standby was asked), idle in a transaction or transaction too long."""
 
+STATEMENT_STATES: Final = frozenset({"57014"})
+"""The server is there and ended one statement: its time was over, or somebody cancelled it."""
+
 SCHEMA_STATES: Final = frozenset({"3F000", "42P01", "42703", "42704", "42883"})
 """Something of the schema is not there."""
 
@@ -44,12 +47,16 @@ def translate(error: psycopg.Error) -> MainspringError | None:
                 hint="Point the DSN at the server itself.",
             )
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-            return StoreUnavailable("the database cannot be reached", detail=said)
+            return StoreUnavailable("the database cannot be reached", detail=said, is_lost=True)
         return None
     if state in RETRY_STATES:
         return StatementRetry(f"statement rolled back with {state}", detail=said)
     if state in UNAVAILABLE_STATES or state[:2] in UNAVAILABLE_CLASSES:
-        return StoreUnavailable(f"the database ended the statement with {state}", detail=said)
+        return StoreUnavailable(
+            f"the database ended the statement with {state}",
+            detail=said,
+            is_lost=state not in STATEMENT_STATES,
+        )
     if state in SCHEMA_STATES:
         return MigrationRefused(
             f"the schema in the database does not fit: {state}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from mainspring.store.outage import Outage, told
 from mainspring.store.postgres.connection import Session, connect
 from mainspring.store.postgres.failures import translated
 from mainspring.store.statements import statement
@@ -42,7 +43,9 @@ class PostgresLockSession:
         return row[0]
 
 
-def open_lock_session(dsn: str, application_name: str) -> PostgresLockSession:
-    """Open a session for locks; raises `StoreUnavailable`."""
+def open_lock_session(
+    dsn: str, application_name: str, outage: Outage | None = None
+) -> PostgresLockSession:
+    """Open a session for locks; raises `StoreUnavailable`, and tells `outage` of it."""
     # Idle between campaigns, and never in a transaction: the usual settings fit.
-    return PostgresLockSession(connect(dsn, application_name))
+    return PostgresLockSession(told(outage, lambda: connect(dsn, application_name)))
