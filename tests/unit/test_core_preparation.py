@@ -127,6 +127,36 @@ def test_only_attempt_one_of_a_scheduled_firing_never_claimed_before_is_judged()
     assert (6, EPOCH_US) == (missed[0].dropped_count, missed[0].dropped_us)
 
 
+def test_a_one_off_that_was_past_when_it_was_registered_misses_nothing() -> None:
+    """It was meant to run at once; one that was waited for in vain is missed, and so is a cron."""
+    once = {"schedule": "2026-06-08T12:00:00Z", "claimed_us": EPOCH_US + 3_600 * S}
+    batch = ClaimBatch.from_rows(
+        [
+            row(1, **once, anchor_us=EPOCH_US),
+            row(2, **once, anchor_us=EPOCH_US + 1_000 * S),
+            row(3, **once, anchor_us=EPOCH_US - 1),
+            row(4, schedule="0 12 * * *", claimed_us=EPOCH_US + 3_600 * S),
+        ]
+    )
+    missed, count = judge(batch)
+
+    assert [3, 4] == [each.firing_id for each in missed]
+    assert count == 2
+
+
+def test_a_claim_names_the_first_few_jobs_that_missed_occurrences() -> None:
+    """Not all of them: after an outage there may be thousands."""
+    stage = Stage()
+    for _ in range(7):
+        stage.add_every(40 * S)
+    stage.mono_us = 110 * S
+    _, who = stage.begin_term()
+    page = ClaimPage((0, 0), EPOCH_US + 110 * S, 10)
+    answer = claim_and_prepare(stage.store, who, page, stage.recipe)
+
+    assert (answer.missed_count, answer.missed_job_ids) == (7, [1, 2, 3, 4, 5])
+
+
 def test_default_keys_are_not_written_out_and_manual_ones_name_their_firing() -> None:
     batch = ClaimBatch.from_rows(
         [row(1), row(2, trigger=int(Trigger.MANUAL), job_id=9), row(3, template="x-{{date}}")]

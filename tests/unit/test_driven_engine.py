@@ -141,6 +141,17 @@ def test_retry_and_dead_choose_what_follows(driven_engine: Any) -> None:
     ]
 
 
+def test_a_one_off_in_the_past_is_no_catch_up(driven_engine: Any) -> None:
+    """It runs at once, as it was meant to; nothing was missed."""
+    driven = driven_engine(worker_of(noop=noop), now=NIGHT)
+    job = driven.jobs.add(name="noop", schedule="2020-01-01T00:00:00Z")
+    driven.advance()
+
+    assert [(each.status, each.catch_up) for each in driven.runs(job.job_id)] == [
+        ("success", False)
+    ]
+
+
 def test_jitter_repeats_with_its_seed() -> None:
     """The same calls give the same runs, to the microsecond; another seed gives others."""
 

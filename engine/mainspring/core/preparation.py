@@ -24,6 +24,7 @@ from mainspring.core.ending import UNREADABLE_US
 from mainspring.core.requests import ClaimIds, ClaimPage, Prepared, PreparedFrame
 from mainspring.cron import (
     OccurrenceMemo,
+    ScheduleKind,
     is_spread,
     judge_missed,
     load_zone,
@@ -37,6 +38,7 @@ from mainspring.store.protocol import FiringStore, Missed
 
 Int64s = NDArray[np.int64]
 LOSSES_BEFORE_ALONE = 2
+MISSED_NAMED_MAX = 5
 FRAME_PAYLOAD_BYTES_MAX = 1_048_576
 """A sixteenth of what a frame may have: one large frame does not hold up small ones behind it."""
 
@@ -104,13 +106,16 @@ def claim_and_prepare(
         last=last,
         missed_count=missed_count,
         claimed_us=int(batch.claimed_us[0]),
+        # Only cursors are judged, and those bear the ids of their jobs.
+        missed_job_ids=[row.firing_id for row in missed[:MISSED_NAMED_MAX]],
     )
 
 
 def judge(batch: ClaimBatch) -> tuple[list[Missed], int]:
     """Return the late firings with what they become, and how many occurrences were missed.
 
-    Judged once: attempt 1 of a scheduled firing that was never claimed before.
+    Judged once: attempt 1 of a scheduled firing that was never claimed before.  A one-off whose
+    instant was past when it was registered is meant to run at once, so it misses nothing.
     """
     late_us = batch.claimed_us - batch.scheduled_us
     is_judged = (
@@ -128,6 +133,8 @@ def judge(batch: ClaimBatch) -> tuple[list[Missed], int]:
             )
         except InvalidSchedule:
             continue  # run it as it is; `next_occurrences` parks what follows
+        if schedule.kind is ScheduleKind.ONCE and row.anchor_us >= row.scheduled_us:
+            continue
         verdict = judge_missed(
             schedule,
             MissedWindow.RUN_ONCE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,13 +93,18 @@ class PreparedFrame:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """Answer to a claim; `last` is the key of the last row, None if nothing was claimed."""
+    """Answer to a claim.
+
+    `last` is the key of the last row, None if nothing was claimed; `missed_job_ids` are the first
+    few jobs of which occurrences were missed.
+    """
 
     frames: list[PreparedFrame]
     claimed_count: int
     last: tuple[int, int] | None
     missed_count: int
     claimed_us: int | None
+    missed_job_ids: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,6 +24,7 @@ from mainspring.errors import HolderLost, MainspringError, TermLost
 from mainspring.instants import US_PER_S
 from mainspring.logs import get_logger
 from mainspring.metrics import SchedulerMetrics
+from mainspring.model import format_job_id
 from mainspring.queue.answers import VERSION, Beacon, Envelope, Hints, Returned, encode
 from mainspring.queue.leader_side import LeaderSockets
 from mainspring.scheduler.claimers import Claimers
@@ -348,7 +349,10 @@ class Scheduler:
                 counts.missed += answer.missed_count
                 if answer.missed_count:
                     log.warning(
-                        "occurrences missed", shard=answered.shard, count=answer.missed_count
+                        "occurrences missed",
+                        shard=answered.shard,
+                        count=answer.missed_count,
+                        jobs=[format_job_id(job_id) for job_id in answer.missed_job_ids],
                     )
             case Ended():
                 counts.lost += len(answer.runs)
