@@ -115,7 +115,7 @@ class JobRoutes:
         jobs = await self._calls.run(self._store.get_jobs, [job_id])
         job = jobs.get(job_id)
         if job is not None and job.status is not JobStatus.DELETED:
-            return json_response(shown_job(job))
+            return json_response(shown_job(job, is_payload_text=True))
         if not await self._calls.run(self._store.was_given_out, job_id):
             raise never_given_out(job_id)
         name = format_job_id(job_id)

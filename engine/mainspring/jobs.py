@@ -50,10 +50,15 @@ class Jobs:
     tasks
         Handlers that are known here: a payload for one of them is checked against its type.
         Jobs for other tasks may be added, too.
+    are_payloads_text
+        Whether jobs are shown with their payloads as text (`JobOut`), for who writes JSON.
     """
 
-    def __init__(self, store: Store, tasks: Tasks | None = None) -> None:
+    def __init__(
+        self, store: Store, tasks: Tasks | None = None, *, are_payloads_text: bool = False
+    ) -> None:
         self._store = store
+        self._are_payloads_text = are_payloads_text
         self._tasks = tasks or Tasks()
 
     def add(self, **fields: Unpack[JobFields]) -> JobRegistered:
@@ -100,7 +105,7 @@ class Jobs:
         if job is None or job.status is JobStatus.DELETED:
             self._require_given_out(number)
             raise NotFound(f"job {job_id} is deleted or finished", hint="Its runs can be listed.")
-        return shown_job(job)
+        return shown_job(job, is_payload_text=self._are_payloads_text)
 
     def list(self, *, limit: int = 100, after: str | None = None) -> _JobList:
         """Return a page of jobs in the order of their ids; `after` is the last of the page before.
@@ -109,7 +114,7 @@ class Jobs:
         """
         after_id = 0 if after is None else parse_job_id(after)
         return [
-            shown_job(job)
+            shown_job(job, is_payload_text=self._are_payloads_text)
             for job in self._store.list_jobs(after_id=after_id, limit=_checked_limit(limit))
         ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
@@ -26,7 +28,11 @@ class JobRegistered(msgspec.Struct, frozen=True):
 
 
 class JobOut(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it is read: its definition, and what the store added."""
+    """A job as it is read: its definition, and what the store added.
+
+    `payload` is the value, of dicts, lists, str, int, float, bool and None; in what is written as
+    JSON it is a `msgspec.Raw`, the text as it was registered.
+    """
 
     job_id: str
     name: str
@@ -34,7 +40,7 @@ class JobOut(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     schedule: str
     timezone: str
-    payload: msgspec.Raw
+    payload: Any
     idempotency_key_template: str | None
     max_retries: int
     retry_backoff: str
@@ -87,10 +93,17 @@ def instant_or_null(instant_us: int | None) -> str | None:
     return format_instant(instant_us)
 
 
-def shown_job(job: Job) -> JobOut:
-    """Give a job the form in which the API shows it."""
+def shown_job(job: Job, *, is_payload_text: bool) -> JobOut:
+    """Give a job the form in which it is shown.
+
+    Parameters
+    ----------
+    is_payload_text
+        The payload as the text that was registered, for what becomes JSON, instead of its value.
+    """
     fields = msgspec.structs.asdict(job.definition)
-    fields["payload"] = msgspec.Raw(job.definition.payload.encode("utf-8"))
+    text = job.definition.payload.encode("utf-8")
+    fields["payload"] = msgspec.Raw(text) if is_payload_text else msgspec.json.decode(text)
     return JobOut(
         **fields,
         job_id=format_job_id(job.job_id),

@@ -16,6 +16,7 @@ import pytest
 
 from mainspring import Context, Dead, Engine, Retry, SyncEngine, Worker
 from mainspring.errors import Conflict, InvalidInput, MainspringError
+from mainspring.jobs import Jobs
 from mainspring.shown import RunOut
 from mainspring.testing import DrivenEngine, driven_engine
 
@@ -139,6 +140,19 @@ def test_retry_and_dead_choose_what_follows(driven_engine: Any) -> None:
         ("failed", "2026-03-08T09:00:00Z"),
         ("dead", "2026-03-08T09:01:30Z"),
     ]
+
+
+@pytest.mark.parametrize("payload", [None, 5, "text", [1.5, True], {"a": {"b": []}}])
+def test_a_payload_is_shown_as_it_was_given(driven_engine: Any, payload: Any) -> None:
+    """As a value in Python, as the text that was registered to who writes JSON."""
+    driven = driven_engine(worker_of(noop=noop), now=NIGHT)
+    job = driven.jobs.add(name="noop", schedule="@daily", payload=payload)
+
+    assert driven.jobs.get(job.job_id).payload == payload
+    assert [each.payload for each in driven.jobs.list()] == [payload]
+    written = Jobs(driven._drive.store, are_payloads_text=True).get(job.job_id)
+    assert msgspec.json.decode(msgspec.json.encode(written))["payload"] == payload
+    assert isinstance(written.payload, msgspec.Raw)
 
 
 def test_a_one_off_in_the_past_is_no_catch_up(driven_engine: Any) -> None:

@@ -80,7 +80,7 @@ def add(
 def list_(dsn: str | None, limit: int, after: str | None, as_json: bool) -> None:
     """List jobs in the order of their ids."""
     with open_store(require_dsn(dsn), "cli") as store:
-        rows = Jobs(store).list(limit=limit, after=after or None)
+        rows = Jobs(store, are_payloads_text=True).list(limit=limit, after=after or None)
     if as_json:
         print_json(rows)
         return
@@ -95,7 +95,7 @@ def list_(dsn: str | None, limit: int, after: str | None, as_json: bool) -> None
 def show(dsn: str | None, job_id: str, as_json: bool) -> None:
     """Show one job."""
     with open_store(require_dsn(dsn), "cli") as store:
-        shown = Jobs(store).get(job_id)
+        shown = Jobs(store, are_payloads_text=True).get(job_id)
     if as_json:
         print_json(shown)
         return
