@@ -6,7 +6,9 @@ What the HTTP API does over the wire, with the same fields, the same rules and t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, Unpack
 
 from mainspring.errors import InvalidInput, NotFound
@@ -40,6 +42,20 @@ _RunList = list[RunOut]
 _LetterList = list[LetterOut]
 
 
+@dataclass(frozen=True, slots=True)
+class UnknownTask:
+    """What a job asks for and nobody here has a handler for.
+
+    `nearest` is the known task whose name is most like it, None if none is.  `pointer` is the field
+    that named it: `task` is `name`, if it is not given.
+    """
+
+    task: str
+    queue: str
+    nearest: str | None
+    pointer: str
+
+
 class Jobs:
     """The jobs of one store.  Thread safe.
 
@@ -50,16 +66,24 @@ class Jobs:
     tasks
         Handlers that are known here: a payload for one of them is checked against its type.
         Jobs for other tasks may be added, too.
+    on_unknown
+        Is told of each job for another task before it is stored; what it raises is raised.
     are_payloads_text
         Whether jobs are shown with their payloads as text (`JobOut`), for who writes JSON.
     """
 
     def __init__(
-        self, store: Store, tasks: Tasks | None = None, *, are_payloads_text: bool = False
+        self,
+        store: Store,
+        tasks: Tasks | None = None,
+        *,
+        on_unknown: Callable[[UnknownTask], None] | None = None,
+        are_payloads_text: bool = False,
     ) -> None:
         self._store = store
         self._are_payloads_text = are_payloads_text
         self._tasks = tasks or Tasks()
+        self._on_unknown = on_unknown
 
     def add(self, **fields: Unpack[JobFields]) -> JobRegistered:
         """Register a job; the fields are those of `POST /api/v1/jobs` (docs/jobs.md).
@@ -173,6 +197,9 @@ class Jobs:
         task = self._tasks.get(new.definition.task)
         if task is not None:
             task.payload_type.check(new.definition.payload.encode())
+        elif self._on_unknown is not None:
+            pointer = "/name" if fields.get("task") is None else "/task"
+            self._on_unknown(_unknown(new, self._tasks.names, pointer))
         return new
 
     def _register(self, jobs: _NewJobs) -> _Registered:
@@ -188,6 +215,12 @@ class Jobs:
                 f"no job was ever called {format_job_id(number)}",
                 hint="Use an id from the answer to a registration.",
             )
+
+
+def _unknown(new: NewJob, names: tuple[str, ...], pointer: str) -> UnknownTask:
+    task = new.definition.task
+    nearest = difflib.get_close_matches(task, names, 1)
+    return UnknownTask(task, new.definition.queue, nearest[0] if nearest else None, pointer)
 
 
 def _checked_limit(limit: int) -> int:

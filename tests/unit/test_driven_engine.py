@@ -310,7 +310,7 @@ def test_what_nobody_knows_or_takes_waits(driven_engine: Any) -> None:
     """A job for another task, or on another queue, stays pending; one on ours is run."""
     worker = Worker(queues=["ours"])
     worker.task("noop")(noop)
-    driven = driven_engine(worker, now=NIGHT)
+    driven = driven_engine(worker, now=NIGHT, allow_unknown_tasks=True)
     waiting = [
         driven.jobs.add(name="unknown", queue="ours", schedule=NIGHT),
         driven.jobs.add(name="noop", schedule=NIGHT),
@@ -319,6 +319,25 @@ def test_what_nobody_knows_or_takes_waits(driven_engine: Any) -> None:
 
     assert len(driven.advance(days=1)) == 1
     assert [driven.runs(job.job_id)[0].status for job in waiting] == ["pending", "pending"]
+
+
+def test_a_job_for_a_task_without_a_handler_is_refused(driven_engine: Any) -> None:
+    """With the field that named it and the name that was meant, also in a batch."""
+    driven = driven_engine(worker_of(report=noop, mail=noop), now=NIGHT)
+    with pytest.raises(InvalidInput, match="no handler is registered for task 'rport'") as by_name:
+        driven.jobs.add(name="rport", schedule=NIGHT)
+    with pytest.raises(InvalidInput, match="for task 'xyz'") as by_task:
+        driven.jobs.add(name="report", task="xyz", schedule=NIGHT)
+    with pytest.raises(InvalidInput, match="job 1: no handler") as in_batch:
+        driven.jobs.add_many({"name": name, "schedule": NIGHT} for name in ("mail", "mial"))
+
+    assert by_name.value.pointer == "/name"
+    assert "Did you mean 'report'?" in str(by_name.value.hint)
+    assert by_task.value.pointer == "/task"
+    assert "Did you mean" not in str(by_task.value.hint)
+    assert "allow_unknown_tasks=True" in str(by_task.value.hint)
+    assert in_batch.value.pointer == "/1/name"
+    assert driven.jobs.list() == []
 
 
 def test_a_deleted_job_fires_no_more(driven_engine: Any) -> None:

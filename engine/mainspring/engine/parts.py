@@ -18,6 +18,7 @@ from mainspring.devpg import DevPostgres
 from mainspring.election import PostgresElector
 from mainspring.engine.figures import EngineMetrics
 from mainspring.engine.options import Plan
+from mainspring.engine.unknown_tasks import UnknownTaskWarning
 from mainspring.errors import EngineFailed, InvalidInput
 from mainspring.executor import GRACE_S, HostLoop
 from mainspring.jobs import Jobs
@@ -121,7 +122,9 @@ class Parts:
                 "the database has no shards",
                 hint="Leave migrate=False out once, or run `mainspring migrate`.",
             )
-        self.jobs = Jobs(store, plan.tasks)
+        # A client only, without handlers, has all of its tasks elsewhere.
+        warning = UnknownTaskWarning(plan.name, plan.worker.queues) if plan.run_worker else None
+        self.jobs = Jobs(store, plan.tasks, on_unknown=warning)
         self.calls = stack.enter_context(
             ThreadPoolExecutor(JOBS_CONNECTIONS, thread_name_prefix=f"{plan.name} jobs")
         )

@@ -12,7 +12,7 @@ from mainspring.engine import Engine, SyncEngine
 from mainspring.errors import InvalidInput
 from mainspring.handlers import Tasks, Worker
 from mainspring.instants import INSTANT_MAX_US, from_datetime, parse_instant, to_datetime
-from mainspring.jobs import LIMIT_MAX, Jobs
+from mainspring.jobs import LIMIT_MAX, Jobs, UnknownTask
 from mainspring.shown import LetterOut, RunOut, shown_run
 from mainspring.testing.drive import Drive
 
@@ -42,6 +42,9 @@ class DrivenEngine:
     io_wait_s
         How long async handlers may really wait for a socket or a thread, each time before virtual
         time passes for them.  0, the default: use stand-ins for what is outside.
+    allow_unknown_tasks
+        Whether jobs may be added for tasks that `source` has no handler for; they wait.  False, the
+        default, refuses them: in a test it is a misspelt name.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class DrivenEngine:
         concurrency: int = 100,
         seed: int = 0,
         io_wait_s: float = 0.0,
+        allow_unknown_tasks: bool = False,
     ) -> None:
         tasks = source if isinstance(source, Tasks) else source.tasks
         if queues is None and isinstance(tasks, Worker):
@@ -65,7 +69,8 @@ class DrivenEngine:
             seed=seed,
             io_wait_s=io_wait_s,
         )
-        self.jobs = Jobs(self._drive.store, tasks)
+        on_unknown = None if allow_unknown_tasks else _refuse
+        self.jobs = Jobs(self._drive.store, tasks, on_unknown=on_unknown)
         """As `SyncEngine.jobs`: register, list, delete, look at runs, redrive."""
         with ExitStack() as stack:
             stack.callback(self._drive.close)
@@ -144,6 +149,15 @@ class DrivenEngine:
                 hint="Move it forward, within the year 9999.",
             )
         return [shown_run(run) for run in self._drive.advance_to(until_us)]
+
+
+def _refuse(unknown: UnknownTask) -> None:
+    meant = "" if unknown.nearest is None else f"Did you mean {unknown.nearest!r}?  "
+    raise InvalidInput(
+        f"no handler is registered for task {unknown.task!r}",
+        pointer=unknown.pointer,
+        hint=f"{meant}If another worker has it, write DrivenEngine(..., allow_unknown_tasks=True).",
+    )
 
 
 def _instant_us(instant: str | datetime) -> int:

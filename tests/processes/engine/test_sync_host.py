@@ -125,6 +125,26 @@ def test_a_batch_with_one_bad_job_registers_none(dsn: str) -> None:
         assert engine.jobs.add_many([]) == []
 
 
+def test_a_task_that_is_not_known_here_is_warned_of_once(
+    dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the nearest name; not for a queue of others, and not by a client without handlers."""
+    engine = SyncEngine(dsn, shards=1, tasks=tasks, name="here")
+    client = SyncEngine(dsn, run_scheduler=False, run_worker=False)
+    with engine, client:
+        for name in ("in-thraed", "in-thraed", "xyz"):
+            engine.jobs.add(name=name, schedule="@daily")
+        engine.jobs.add(name="elsewhere", queue="images", schedule="@daily")
+        engine.jobs.add(name="in-thread", schedule="@daily", payload=Report("x"))
+        client.jobs.add(name="of others", schedule="@daily")
+    said = [each for each in caplog.messages if each.startswith("no handler here")]
+
+    assert [each.partition("task=")[2] for each in said] == [
+        "in-thraed nearest=in-thread engine=here",
+        "xyz engine=here",
+    ]
+
+
 @pytest.mark.slow
 def test_an_embedded_postgres_is_kept_or_thrown_away(tmp_path: Path) -> None:
     """With a folder the jobs are there at the next start; without one they are gone."""
