@@ -7,7 +7,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, Unpack
+from typing import TYPE_CHECKING, Literal, Self, Unpack
 
 from mainspring.engine.figures import EngineMetrics, Health
 from mainspring.engine.life import AnyHandler, Life, raise_failure
@@ -97,16 +97,27 @@ class SyncEngine:
         self._life.started()
 
     def stop(self) -> None:
-        """Drain and end everything; does nothing if it does not run.  See `Engine.stop`."""
+        """Drain and end everything; does nothing if it does not run.  See `Engine.stop`.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            Ctrl-C while it drains.  What still runs is not waited for: if the process ends now, it
+            is a worker that died, and its runs go on elsewhere.
+        """
         parts = self._life.ending()
         if parts is not None:
             try:
                 parts.stop()
+            except KeyboardInterrupt:
+                # Anew, so that a host that ends with it shows where it was, and not where we were.
+                said = f"engine {self._life.plan.name!r} was not waited for while it drained"
+                raise KeyboardInterrupt(said) from None
             finally:
                 self._life.ended(parts)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Block until the engine was stopped, by another thread; Ctrl-C ends the wait.
+        """Block until the engine was stopped, by another thread.
 
         Returns
         -------
@@ -117,12 +128,24 @@ class SyncEngine:
         ------
         EngineFailed
             At once when scheduler or worker ends by itself.
+        KeyboardInterrupt
+            At Ctrl-C, as from any call that waits; the end of the block then drains.
         """
         try:
             self._life.running().over.result(timeout_s)
         except FutureTimeoutError:
             return False
         return True
+
+    if not TYPE_CHECKING:  # a type checker says so by itself
+
+        async def __aenter__(self):
+            raise TypeError(
+                "a SyncEngine is entered by `with engine:`; for `async with` make an Engine"
+            )
+
+        async def __aexit__(self, *_):
+            raise AssertionError("it is never entered")
 
     def __enter__(self) -> Self:
         self.start()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, Unpack
+from typing import TYPE_CHECKING, Literal, Self, Unpack
 
 from mainspring.engine.async_jobs import AsyncJobs
 from mainspring.engine.figures import EngineMetrics, Health
@@ -164,8 +164,22 @@ class Engine:
         ------
         EngineFailed
             At once when scheduler or worker ends by itself.
+        asyncio.CancelledError
+            The task is cancelled.  Ctrl-C under `asyncio.run` does that: the end of the block
+            drains, and `asyncio.run` raises `KeyboardInterrupt`.
         """
         await asyncio.shield(asyncio.wrap_future(self._life.running().over))
+
+    if not TYPE_CHECKING:  # a type checker says so by itself
+
+        def __enter__(self):
+            raise TypeError(
+                "an Engine is entered by `async with engine:`; in a host without an event loop "
+                "make a SyncEngine"
+            )
+
+        def __exit__(self, *_):
+            raise AssertionError("it is never entered")
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -65,6 +65,8 @@ class Plan:
     run_worker: bool = True
     migrate: bool = True
     metrics_port: int | None = None
+    shards_asked: int | None = None
+    """What was given for `shards`, if it was."""
 
 
 def plan_of(database: str | Embedded | None, **options: Unpack[Options]) -> Plan:
@@ -111,6 +113,7 @@ def plan_of(database: str | Embedded | None, **options: Unpack[Options]) -> Plan
         database=database,
         tasks=tasks,
         shards=shards,
+        shards_asked=options.get("shards"),
         scheduler=_checked(SchedulerSettings, msgspec.structs.asdict(scheduler), "scheduler"),
         worker=_checked(WorkerSettings, _worker_values(tasks, options), "worker"),
         **cast("dict[str, Any]", {key: value for key, value in options.items() if key in kept}),
@@ -122,6 +125,7 @@ def _worker_values(tasks: Tasks, options: Options) -> dict[str, object]:
     values: dict[str, object] = {}
     if "worker" in options:
         values = msgspec.structs.asdict(options["worker"])
+        _refuse_two_values(values, options)
     elif isinstance(tasks, Worker):
         said = {"concurrency": tasks.concurrency, "queues": tasks.queues}
         values = {key: value for key, value in said.items() if value is not None}
@@ -130,6 +134,21 @@ def _worker_values(tasks: Tasks, options: Options) -> dict[str, object]:
     if "queues" in options:
         values["queues"] = options["queues"]
     return values
+
+
+def _refuse_two_values(values: Mapping[str, object], options: Options) -> None:
+    """Refuse an option that says other than the struct; what the struct has by default is none."""
+    for name, default in (("concurrency", 100), ("queues", ("default",))):
+        in_struct = values[name]
+        if name not in options or in_struct == default:
+            continue
+        asked = options[name]  # type: ignore[literal-required]
+        if (tuple(asked) if name == "queues" else asked) != in_struct:
+            raise InvalidInput(
+                f"{name} is {asked!r}, and {in_struct!r} in worker=WorkerSettings(...)",
+                pointer=f"/{name}",
+                hint="Give it in one place.",
+            )
 
 
 _Settings = TypeVar("_Settings", SchedulerSettings, WorkerSettings)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -19,7 +20,7 @@ from mainspring.election import PostgresElector
 from mainspring.engine.figures import EngineMetrics
 from mainspring.engine.options import Plan
 from mainspring.engine.unknown_tasks import UnknownTaskWarning
-from mainspring.errors import EngineFailed, InvalidInput
+from mainspring.errors import EngineFailed, InvalidInput, MainspringError
 from mainspring.executor import GRACE_S, HostLoop
 from mainspring.jobs import Jobs
 from mainspring.logs import get_logger
@@ -40,8 +41,22 @@ WORKER_CONNECTIONS: Final = 3  # starter, completer, directory
 JOBS_CONNECTIONS: Final = 4
 """Calls for jobs at a time; further ones wait."""
 
+INTERRUPTED_END_S: Final = 2.0
+"""For each part still to be ended, when somebody has interrupted the end."""
+
 END_S_MAX: Final = 60.0
 """Beyond the drain: a part whose store does not answer ends within half of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What runs in a thread, how it is asked to end, how long that may take, and its store."""
+
+    name: str
+    run: Callable[[], None]
+    ask: Callable[[], None]
+    end_s: float
+    store: PostgresStore
 
 
 class Parts:
@@ -61,6 +76,7 @@ class Parts:
         self._exit = ExitStack()
         self._lock = threading.Lock()
         self._is_ending = False
+        self._is_interrupted = False
         self._asks: list[Callable[[], None]] = []
         self.outage = Outage(engine=plan.name)
         self.failure: EngineFailed | None = None
@@ -89,13 +105,21 @@ class Parts:
             The embedded one cannot be started.
         """
         with ExitStack() as stack:
-            self._open(stack)
+            try:
+                self._open(stack)
+            except MainspringError as error:
+                error.message = f"engine {self._plan.name!r} cannot start: {error.message}"
+                raise
             if self.failure is not None:  # of the scheduler, while the worker was being made
                 raise self.failure
             self._exit = stack.pop_all()
 
     def stop(self) -> None:
-        """Drain and end everything; a second call waits for the first and does nothing."""
+        """Drain and end everything; a second call waits for the first and does nothing.
+
+        A `KeyboardInterrupt` within it ends the waiting: what still runs is left to its daemon
+        thread, quietly, and to the end of the process.
+        """
         if not self.is_ours:
             return
         with self._lock:
@@ -116,11 +140,20 @@ class Parts:
             prepare_database(self.dsn, shards=plan.shards)
         else:
             require_current(self.dsn)
-        store = self._open_store(stack, "engine", JOBS_CONNECTIONS)
-        if store.count_shards() == 0:
+        store = self._new_store("engine", JOBS_CONNECTIONS)
+        stack.callback(store.close)
+        shards = store.count_shards()
+        if shards == 0:
             raise InvalidInput(
                 "the database has no shards",
                 hint="Leave migrate=False out once, or run `mainspring migrate`.",
+            )
+        if plan.shards_asked not in {None, shards}:
+            log.warning(
+                "the database keeps the shards it has",
+                engine=plan.name,
+                shards=shards,
+                asked=plan.shards_asked,
             )
         # A client only, without handlers, has all of its tasks elsewhere.
         warning = UnknownTaskWarning(plan.name, plan.worker.queues) if plan.run_worker else None
@@ -137,15 +170,13 @@ class Parts:
         if plan.run_worker:
             self._start_worker(stack)
 
-    def _open_store(self, stack: ExitStack, kind: str, connections: int) -> PostgresStore:
-        store = PostgresStore(
+    def _new_store(self, kind: str, connections: int) -> PostgresStore:
+        return PostgresStore(
             self.dsn,
             application_name=f"mainspring {kind}",
             pool_max=connections,
             outage=self.outage,
         )
-        stack.callback(store.close)
-        return store
 
     def _serve_metrics(self, stack: ExitStack, port: int) -> None:
         registry = CollectorRegistry()
@@ -157,74 +188,80 @@ class Parts:
         self.metrics_url = f"http://{host}:{port}/metrics"
 
     def _start_scheduler(self, stack: ExitStack) -> None:
-        store = self._open_store(stack, "scheduler", SCHEDULER_CONNECTIONS)
+        store = self._new_store("scheduler", SCHEDULER_CONNECTIONS)
         dsn, plan, outage = self.dsn, self._plan, self.outage
-        scheduler = SchedulerLives(
-            lambda: Scheduler(
-                store,
-                PostgresElector(lambda: open_lock_session(dsn, "mainspring elector", outage)),
-                plan.scheduler,
-                self._metrics.scheduler,
-                name=f"{process_name()} {plan.name}",
-                hints=store.hints,
+        with closed_if_it_fails(store):
+            scheduler = SchedulerLives(
+                lambda: Scheduler(
+                    store,
+                    PostgresElector(lambda: open_lock_session(dsn, "mainspring elector", outage)),
+                    plan.scheduler,
+                    self._metrics.scheduler,
+                    name=f"{process_name()} {plan.name}",
+                    hints=store.hints,
+                )
             )
-        )
-        self._run(stack, "scheduler", scheduler.run, scheduler.stop, END_S_MAX)
+        self._run(stack, _Part("scheduler", scheduler.run, scheduler.stop, END_S_MAX, store))
 
     def _start_worker(self, stack: ExitStack) -> None:
-        store = self._open_store(stack, "worker", WORKER_CONNECTIONS)
+        store = self._new_store("worker", WORKER_CONNECTIONS)
         plan = self._plan
-        worker = WorkerProcess(
-            plan.tasks,
-            store,
-            self.dsn,
-            plan.worker,
-            self._metrics.worker,
-            name=f"{process_name()} {plan.name}",
-            host=self._host,
-            outage=self.outage,
-        )
+        with closed_if_it_fails(store):
+            worker = WorkerProcess(
+                plan.tasks,
+                store,
+                self.dsn,
+                plan.worker,
+                self._metrics.worker,
+                name=f"{process_name()} {plan.name}",
+                host=self._host,
+                outage=self.outage,
+            )
         end_s = plan.worker.drain_seconds + 2 * GRACE_S + END_S_MAX
-        self._run(stack, "worker", worker.run, worker.stop, end_s)
+        self._run(stack, _Part("worker", worker.run, worker.stop, end_s, store))
 
-    def _run(
-        self,
-        stack: ExitStack,
-        part: str,
-        run: Callable[[], None],
-        ask: Callable[[], None],
-        end_s: float,
-    ) -> None:
+    def _run(self, stack: ExitStack, part: _Part) -> None:
         """Run a part in a thread until the stack is closed, or until it ends by itself."""
         # A daemon, so that a host that ends without stopping us ends.
         thread = threading.Thread(
-            target=self._guard, args=(part, run), name=f"{self._plan.name} {part}", daemon=True
+            target=self._guard, args=(part,), name=f"{self._plan.name} {part.name}", daemon=True
         )
 
         def end() -> None:
-            ask()
-            if thread.ident is None:
-                return  # interrupted just before
-            thread.join(end_s)
-            if thread.is_alive():
-                self._fail(part, EngineFailed(f"it did not end within {end_s:g} s"))
+            part.ask()
+            if thread.ident is None:  # interrupted just before
+                part.store.close()
+                return
+            try:
+                thread.join(INTERRUPTED_END_S if self._is_interrupted else part.end_s)
+            except BaseException:
+                self._is_interrupted = True
+                self.outage.silence()
+                raise
+            if thread.is_alive() and not self._is_interrupted:
+                self._fail(part.name, EngineFailed(f"it did not end within {part.end_s:g} s"))
 
-        self._asks.append(ask)
+        self._asks.append(part.ask)
         stack.callback(end)
         thread.start()
 
-    def _guard(self, part: str, run: Callable[[], None]) -> None:
+    def _guard(self, part: _Part) -> None:
         try:
-            run()
+            part.run()
         except BaseException as error:  # noqa: BLE001  told to the host, whatever it is
-            self._fail(part, error)
+            self._fail(part.name, error)
         else:
             if not self._is_ending:
-                self._fail(part, EngineFailed("it left by itself"))
+                self._fail(part.name, EngineFailed("it left by itself"))
+        finally:
+            # Here, so that a part that nobody waits for any more has its store to the end.
+            part.store.close()
 
     def _fail(self, part: str, error: BaseException) -> None:
         """Keep the first failure, tell whoever waits, and ask the other part to end."""
         if self.failure is not None:
+            return
+        if self._is_interrupted:
             return
         failure = EngineFailed(
             f"the {part} of engine {self._plan.name!r} has ended: {type(error).__name__}: {error}",
@@ -237,3 +274,13 @@ class Parts:
             self.over.set_exception(failure)
         for ask in self._asks:
             ask()
+
+
+@contextmanager
+def closed_if_it_fails(store: PostgresStore) -> Iterator[None]:
+    """Give a store up when what should use it cannot be made."""
+    try:
+        yield
+    except BaseException:
+        store.close()
+        raise

@@ -41,12 +41,17 @@ class Outage:
         self._lost_us: int | None = None
         self._failed_us = 0
         self._is_said = False
+        self._is_silent = False
         self._say_us = 0
 
     @property
     def is_lost(self) -> bool:
         """Whether the database could not be reached when it was last asked."""
         return self._lost_us is not None
+
+    def silence(self) -> None:
+        """Say nothing more: whoever ends the database, or does not wait, knows."""
+        self._is_silent = True
 
     def begin(self) -> int:
         """Return what `failed` or `answered` is to be called with at the end of a request."""
@@ -67,7 +72,7 @@ class Outage:
             is_said_now = not self._is_said and now_us >= self._say_us
             if is_said_now:
                 self._is_said, self._say_us = True, now_us + SAY_AGAIN_US
-        if is_said_now:
+        if is_said_now and not self._is_silent:
             log.warning("database lost", error=error, **self._who)
 
     def answered(self, began_us: int) -> None:
@@ -81,7 +86,7 @@ class Outage:
             lost_us, self._lost_us = self._lost_us, None
             self._answered_us = began_us
             is_said = self._is_said
-        if is_said:
+        if is_said and not self._is_silent:
             lost_s = round((self._now_us() - lost_us) / US_PER_S, 1)
             log.info("database is back", lost_s=lost_s, **self._who)
 

@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 import uvloop
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from mainspring import Context, Dead, Engine, Retry
 from mainspring.errors import (
@@ -383,11 +384,36 @@ def test_a_database_that_cannot_be_used_is_told_at_the_start() -> None:
     @engine.task()
     async def noop(ctx: Context, payload: Any) -> None: ...
 
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(
+        StoreUnavailable, match="engine 'lost' cannot start: the database cannot be"
+    ):
         run(engine.start())
 
     assert engine.health.state == "stopped"
     assert threads_of("lost") == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"dbname": "nosuch"}, 'database "nosuch" does not exist'),
+        ({"user": "nosuch"}, 'role "nosuch" does not exist'),
+    ],
+)
+def test_a_server_that_refuses_is_told_from_one_that_is_away(
+    dsn: str, change: dict[str, str], said: str
+) -> None:
+    """With what it says, the engine's name and a hint."""
+    other = make_conninfo("", **{**conninfo_to_dict(dsn), **change})
+    engine = Engine(other, name="mine", run_worker=False)
+
+    with pytest.raises(StoreUnavailable) as refused:
+        run(engine.start())
+
+    assert str(refused.value).startswith(
+        f"engine 'mine' cannot start: the database server refuses the connection: {said}\n"
+    )
+    assert "Create" in str(refused.value.hint)
 
 
 def test_jobs_before_the_start_are_refused_with_a_hint() -> None:

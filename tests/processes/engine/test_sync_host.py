@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import http.client
 import os
+import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -143,6 +146,70 @@ def test_a_task_that_is_not_known_here_is_warned_of_once(
         "in-thraed nearest=in-thread engine=here",
         "xyz engine=here",
     ]
+
+
+def test_shards_that_a_database_does_not_get_are_warned_of(
+    dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who asks for other shards than there are, and nobody else."""
+    for options in ({"shards": 2}, {}, {"shards": 2}, {"shards": 16}):
+        with SyncEngine(dsn, run_scheduler=False, run_worker=False, **options):  # type: ignore[arg-type]
+            pass
+
+    assert [each for each in caplog.messages if "shards" in each] == [
+        "the database keeps the shards it has engine=engine shards=2 asked=16"
+    ]
+
+
+HOST = """
+import logging, os, threading
+import mainspring
+logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+engine = mainspring.SyncEngine(os.environ["DATABASE_URL"], shards=1)
+@engine.task()
+def hold(ctx, payload):
+    print("begun", flush=True)
+    threading.Event().wait(60)
+try:
+    with engine:
+        engine.jobs.add(name="hold", schedule="2020-01-01T00:00:00Z")
+        engine.wait()
+finally:
+    print("ended", flush=True)
+"""
+
+
+def test_a_second_ctrl_c_ends_the_host_without_noise(dsn: str) -> None:
+    """The first one drains; the second waits no longer, and what runs is as of a killed worker."""
+    host = subprocess.Popen(
+        [sys.executable, "-c", HOST],
+        env={**os.environ, "DATABASE_URL": dsn},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert host.stdout is not None
+        assert host.stderr is not None
+        assert host.stdout.readline() == "begun\n"
+        host.send_signal(signal.SIGINT)
+        while "draining" not in (line := host.stderr.readline()):
+            assert line, "it ended at once"
+        host.send_signal(signal.SIGINT)
+        begun_s = monotonic_s()
+        said, errors = host.communicate(timeout=30)
+    finally:
+        host.kill()
+        host.communicate()
+
+    assert monotonic_s() - begun_s < 15
+    assert (host.returncode, said) == (-signal.SIGINT, "ended\n")
+    before, _, traceback = errors.partition("Traceback")
+    assert before == ""
+    assert traceback.count("Traceback") == 0
+    assert traceback.endswith(
+        "KeyboardInterrupt: engine 'engine' was not waited for while it drained\n"
+    )
 
 
 @pytest.mark.slow
