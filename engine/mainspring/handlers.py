@@ -111,7 +111,7 @@ class Tasks:
         if name is not None and not isinstance(name, str):
             raise InvalidInput(
                 f"a task cannot be named {_shown(name)}",
-                hint='Write @worker.task() or @worker.task("name"), with brackets.',
+                hint='Write the decorator with brackets, as in `.task()` or `.task("name")`.',
             )
 
         def register(handler: _H) -> _H:

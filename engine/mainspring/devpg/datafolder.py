@@ -234,7 +234,7 @@ class DataFolder:
         return DevPostgresError(
             f"{server} is already running in {self.path}",
             detail="a data folder has one server at a time",
-            hint=f"Use the running one with --dsn,{end_it} or choose another data folder.",
+            hint=f"Use the running one by its DSN,{end_it} or choose another data folder.",
         )
 
     def _unusable(self, problem: OSError) -> DevPostgresError:

@@ -78,7 +78,7 @@ def choose_user(folder: Path, binaries: Binaries) -> RunAs:
         "Postgres cannot run as root here",
         detail="User namespaces are forbidden, and there is neither a user "
         + " nor ".join(FALLBACK_USERS),
-        hint="Run as an ordinary user, or use a running server with --dsn.",
+        hint="Run as an ordinary user, or use a running server by its DSN.",
     )
 
 
