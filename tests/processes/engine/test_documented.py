@@ -15,7 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from mainspring import Context
+from mainspring.engine import Options
 from mainspring.errors import StoreUnavailable
+from mainspring.shown import RunOut
 from mainspring.store.postgres import PostgresStore
 from processes.cluster.stage import wait_for
 
@@ -24,6 +27,14 @@ TEXT = (ROOT / "docs" / "embedding.md").read_text()
 BLOCK = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.M | re.S)
 PROGRAMS = {name: (body, said) for name, body, said in BLOCK.findall(TEXT)}
 SERVE = {"service.py", "web.py", "wsgi.py"}
+# Not set yet, of the executor, or in docs/effects.md.
+BESIDE_THE_POINT = {
+    "previous_scheduled_at",
+    "facts",
+    "deadline_us",
+    "idempotent",
+    "idempotency_headers",
+}
 NOT_PROGRAMS = {"conftest.py", "test_reports.py"}
 
 # As `python NAME`, with a package of the user's own that must not be taken for ours.
@@ -106,6 +117,19 @@ def test_every_block_of_the_page_is_a_program_that_is_run_here() -> None:
     assert SERVE | NOT_PROGRAMS < PROGRAMS.keys()
 
 
+def test_the_tables_of_the_page_name_all_there_is() -> None:
+    """Options, what a handler's context has, and the fields of a run."""
+    options = TEXT.partition("## Options")[2].partition("## ")[0]
+    named = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`[^|]*) \|", options, re.M)))
+    context = TEXT.partition("`ctx` has ")[2].partition("[jobs.md]")[0]
+    run = TEXT.partition("A run has `")[2].partition("`")[0]
+
+    assert sorted(named) == sorted(Options.__annotations__)
+    public = {name for name in vars(Context) if not name.startswith("_")} - BESIDE_THE_POINT
+    assert public <= set(re.findall(r"\w+", context))
+    assert set(run.split()) == set(RunOut.__struct_fields__) - {"missed_count"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - SERVE - NOT_PROGRAMS))
 def test_a_program_prints_what_the_page_says(project: Project, name: str) -> None:
@@ -139,8 +163,10 @@ def test_the_web_application_registers_and_shows(project: Project) -> None:
     """Over HTTP; uvicorn's own SIGTERM ends the engine with it."""
     process = project.start("run.py", "web.py")
     wait_for("the server", project.answers, 60)
-    assert project.ask("GET", "/health") == (200, b'{"state":"running"}')
+    assert project.ask("GET", "/health") == (200, b'{"state":"running","database":"reached"}')
     body = {"when": "2026-01-01T00:00:00Z", "to": "ann"}
+    status, text = project.ask("POST", "/mails", {"when": "0 25 * * *", "to": "ann"})
+    assert (status, set(json.loads(text))) == (422, {"problem", "hint"})
     status, text = project.ask("POST", "/mails", body)
     assert status == 201
     path = f"/mails/{json.loads(text)['job_id']}"
