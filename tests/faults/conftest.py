@@ -65,7 +65,9 @@ def _figures(record_property: Any) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the table."""
+    """Print the table, and keep it, where all results come together."""
+    if hasattr(terminalreporter.config, "workerinput"):
+        return
     results = [
         json.loads(value)
         for reports in terminalreporter.stats.values()
