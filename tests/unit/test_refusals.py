@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -54,13 +55,14 @@ def test_a_refusal_is_told_from_silence(said: str, message: str, hint: str) -> N
 def test_hints_speak_of_no_other_interface() -> None:
     """What a library says may be read by who uses the command, the API or Python."""
     folder = Path(mainspring.__file__).parent
+    words = re.compile(r"with --dsn|POST /api|@worker\.task")
     found = [
-        f"{path.relative_to(folder)}: {text}"
+        f"{path.relative_to(folder)}: {node.value}"
         for path in folder.rglob("*.py")
         if "cli" not in path.relative_to(folder).parts
-        for text in re.findall(
-            r'"[^"\n]*(?:with --dsn|POST /api|@worker\.task)[^"\n]*"', path.read_text()
-        )
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if "\n" not in node.value and words.search(node.value)
     ]
 
     assert found == []
