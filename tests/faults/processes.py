@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 
@@ -33,3 +34,20 @@ def send(pids: list[int], number: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
+
+
+class Freeze:
+    """Processes that stand still until `end`, or until this process is gone, however it goes."""
+
+    def __init__(self, pids: list[int]) -> None:
+        # The shell waits for the end of its input, which comes with our end too.
+        self._guard = subprocess.Popen(
+            ["sh", "-c", 'read -r _; kill -CONT "$@"', "guard", *map(str, pids)],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        send(pids, signal.SIGSTOP)
+
+    def end(self) -> None:
+        """Let them go on."""
+        self._guard.communicate()

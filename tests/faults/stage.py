@@ -20,7 +20,7 @@ from faults.facts import RESUMED_S_MAX, TAKEOVER_S_MAX, Facts, Strike, StrikeKin
 from faults.handlers import LOG_VARIABLE
 from faults.load import Planned, Registered, Size, plan_burst, register
 from faults.pace import Pace
-from faults.processes import send, state_of
+from faults.processes import Freeze, send, state_of
 from faults.truth import Line, LogFolder, Tables, read_tables
 from mainspring.cli.children import Child
 from processes.cluster.stage import HERE, Cluster, wait_for
@@ -181,20 +181,14 @@ class Stage(Cluster):
         send([child.pid], signal.SIGKILL)
         assert child.wait() == -signal.SIGKILL
 
-    def freeze(self, pids: list[int]) -> None:
-        """Stop processes and see that they stand."""
-        send(pids, signal.SIGSTOP)
-        wait_for("the stop", lambda: {state_of(pid) for pid in pids} == {"T"})
-
-    def thaw(self, pids: list[int]) -> None:
-        """Let them go on."""
-        send(pids, signal.SIGCONT)
-
     def stop_for(self, pids: list[int], seconds: float) -> None:
         """Freeze processes for that long; the time is the fault itself."""
-        self.freeze(pids)
-        time.sleep(seconds)
-        self.thaw(pids)
+        freeze = Freeze(pids)
+        try:
+            wait_for("the stop", lambda: {state_of(pid) for pid in pids} == {"T"})
+            time.sleep(seconds)
+        finally:
+            freeze.end()
 
     # The end ---------------------------------------------------------------------------------
 
@@ -303,5 +297,4 @@ class Stage(Cluster):
         if self._deleter is not None:
             self._deleter.stop()
         self._hang_up()
-        send([child.pid for child in self.children if not child.has_ended], signal.SIGCONT)
         super().stop()
