@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import signal
 from collections.abc import Iterator
 
 import pytest
+import structlog
 
 from mainspring.devpg import DevPostgres, find_binaries
 from mainspring.errors import DevPostgresError
+from mainspring.logs import Log
 from mainspring.store.migrate import migrate
 
 # A crash of the machine loses this server's data, and nobody minds.  Everything else is as in a
@@ -20,6 +23,21 @@ FAST_SETTINGS = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "1
 SEED = int(os.environ.get("MAINSPRING_SEED") or random.SystemRandom().getrandbits(32))
 
 _database_numbers = itertools.count(1)
+
+
+def pytest_configure() -> None:
+    """Undo what a shell did that put us into the background: our children are to hear Ctrl-C."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _logging_is_the_hosts() -> Iterator[None]:
+    """Take back what a test configured as a process of ours does, for whatever runs after it."""
+    yield
+    if Log.is_process_ours:
+        Log.is_process_ours = False
+        structlog.reset_defaults()
 
 
 def pytest_report_header() -> list[str]:

@@ -62,7 +62,7 @@ instants = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     fields=fields,
     from_day=st.dates(date(1970, 1, 1), date(9999, 12, 1)),
@@ -79,7 +79,7 @@ def test_wall_minutes_are_those_of_the_twin(
 
 
 @pytest.mark.slow
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(fields=fields, passes=passes, zone=zones, after_us=instants, near=st.integers(-90, 90))
 def test_occurrences_are_those_of_the_twin(
     fields: CronFields, passes: Passes, zone: str, after_us: int, near: int

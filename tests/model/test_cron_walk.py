@@ -203,7 +203,7 @@ def places(draw: Callable[..., int]) -> tuple[str, int, int]:
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     place=places(),
     data=st.data(),
