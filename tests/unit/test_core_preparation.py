@@ -100,6 +100,20 @@ def test_next_occurrences_are_those_of_each_row_alone(claimed: list[object]) -> 
     assert expected == next_occurrences(batch, OccurrenceMemo()).tolist()
 
 
+def test_jobs_that_share_an_h_do_not_share_an_evaluation() -> None:
+    """One text, one zone, one occurrence, and another minute for each of them."""
+    batch = ClaimBatch.from_rows([row(i, schedule="H 9 * * *") for i in range(1, 6)])
+    expected = [
+        next_occurrence_us(
+            parse_schedule("H 9 * * *", "UTC", anchor_us=0, job_id=i), batch.row(0).scheduled_us
+        )
+        for i in range(1, 6)
+    ]
+
+    assert len(set(expected)) > 1
+    assert expected == next_occurrences(batch, OccurrenceMemo()).tolist()
+
+
 def test_a_schedule_that_cannot_be_read_any_more_is_run_once_more_and_then_parked() -> None:
     """Its firing is not judged and its key falls back to UTC; nobody else is held up by it."""
     gone = row(1, zone="Nowhere/Gone", schedule="0 9 * * *", template="{{hour}}", claimed_us=2**60)

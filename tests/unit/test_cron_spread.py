@@ -39,7 +39,9 @@ def test_jobs_spread_evenly() -> None:
     ],
 )
 def test_ranges_and_steps_stay_within(text: str, low: int, high: int, step: int) -> None:
-    """The start lies below the step, and nothing beyond the range."""
+    """The start lies anywhere below the step, and nothing beyond the range."""
+    firsts = {int(spread(text, job_id).split()[0].split(",")[0]) for job_id in range(1, 400)}
+    assert set(range(low, low + step)) == firsts
     for job_id in range(1, 200):
         values = [int(value) for value in spread(text, job_id).split()[0].split(",")]
         assert low <= values[0] < low + step
