@@ -6,8 +6,8 @@ alone, so every node and every restart makes the same; days of the month go to 2
 every month has them.
 
 A schedule is *spread* before it is read: `H` becomes numbers in the text, and nothing after this
-module knows of it.  Columns in messages are those of the text as given, since texts with `H` are
-checked once before with whatever numbers.
+module knows of it.  A refusal of an `H` itself names its column in the text as given; a refusal of
+something else beside it shows the text with numbers in it, and the column there.
 
 Source: Jenkins, "Pipeline Syntax: cron", the symbol H.
 """
