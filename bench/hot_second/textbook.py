@@ -13,8 +13,6 @@ import psycopg
 
 from mainspring.clock import monotonic_s
 
-BATCH_ROWS = 500
-
 TABLE = """
 CREATE TABLE textbook_jobs (
     job_id varchar(32) PRIMARY KEY,
@@ -38,9 +36,10 @@ INSERT INTO textbook_jobs (job_id, name, schedule, timezone, payload, next_run_a
 SELECT 'j_' || job_id, name, schedule, timezone, payload::jsonb, now() - interval '1 second'
 FROM jobs ORDER BY job_id
 """
+# The textbook's lease of 30 s would run out before the loop has seen every row: it would not end.
 CLAIM = """
 UPDATE textbook_jobs
-SET locked_by = %(shard)s, locked_until = now() + interval '30 seconds'
+SET locked_by = %(shard)s, locked_until = now() + interval '1 hour'
 WHERE job_id IN (
     SELECT job_id FROM textbook_jobs
     WHERE status = 'active' AND next_run_at <= now()
@@ -51,8 +50,6 @@ WHERE job_id IN (
 )
 RETURNING *
 """
-# A lease of 30 s would run out before the loop has seen every row, and it would never end.
-CLAIM_ALL = CLAIM.replace("30 seconds", "1 hour")
 
 
 def make_table(dsn: str) -> None:
@@ -77,10 +74,10 @@ def claim_per_s(dsn: str, count: int, *, connections: int) -> float:
     def loop(shard: str) -> None:
         with psycopg.connect(dsn, autocommit=True) as connection:
             ready.wait()
-            rows = connection.execute(CLAIM_ALL, {"shard": shard}).fetchall()
+            rows = connection.execute(CLAIM, {"shard": shard}).fetchall()
             while rows:
                 claimed.append(len(rows))
-                rows = connection.execute(CLAIM_ALL, {"shard": shard}).fetchall()
+                rows = connection.execute(CLAIM, {"shard": shard}).fetchall()
 
     threads = [threading.Thread(target=loop, args=(f"shard-{i}",)) for i in range(connections)]
     for thread in threads:
