@@ -16,7 +16,7 @@ from faults.truth import Effect, Line, Row, Tables, parse_line
 
 S = 1_000_000
 NOW_US = 1_796_000_000 * S
-STRUCK, ALIVE = 11, 22
+STRUCK, ALIVE, STRUCK_NEXT = 11, 22, 33
 """Process ids."""
 
 
@@ -228,9 +228,33 @@ def record_what_never_ran(history: History) -> None:
     history.remove(history.lines, "once")
 
 
+def strike_again(history: History, third_us: int) -> None:
+    """Strike the successor of `lost` 8 s after its time, started and without a line of it."""
+    lost = [each for each in history.lines if (each.job_id, each.attempt) == ("lost", 2)]
+    history.lines = [each for each in history.lines if each not in lost]
+    history.effects = [each for each in history.effects if each.run_id != lost[0].run_id]
+    history.change(
+        history.rows,
+        lambda each: each.run_id == lost[0].run_id,
+        status="lost",
+        pid=STRUCK_NEXT,
+        output=None,
+    )
+    history.run("lost", NOW_US + S, at_us=third_us, attempt=3)
+    struck_us = NOW_US + 8 * S
+    history.strikes.append(
+        Strike("killed", STRUCK_NEXT, mono(struck_us), struck_us, mono(struck_us))
+    )
+
+
 def take_over_late(history: History) -> None:
     late = {"wall_us": NOW_US + 12 * S + 1, "mono_us": mono(NOW_US + 12 * S + 1)}
     history.change(history.lines, lambda each: (each.job_id, each.attempt) == ("lost", 2), **late)
+
+
+def take_over_an_unseen_run_late(history: History) -> None:
+    """The second attempt fell with a worker before its first line, and the third comes too late."""
+    strike_again(history, third_us=NOW_US + 20 * S)
 
 
 def resume_late(history: History) -> None:
@@ -288,6 +312,7 @@ DEFECTS: dict[Callable[[History], None], str] = {
     forget_an_accepted_end: "unrecorded",
     record_what_never_ran: "stale",
     take_over_late: "takeover",
+    take_over_an_unseen_run_late: "takeover",
     resume_late: "resumed",
     begin_late: "late",
     leave_a_firing: "left over",
@@ -307,6 +332,17 @@ def test_a_planted_defect_is_reported(spoil: Callable[[History], None], promise:
     spoil(history)
 
     assert promise in check(history.facts()).broken
+
+
+def test_a_successor_struck_before_its_first_line_has_taken_over() -> None:
+    """Two workers fall in turn: each has ten seconds, not both together."""
+    history = History()
+    strike_again(history, third_us=NOW_US + 14 * S)
+
+    verdict = check(history.facts())
+
+    assert verdict.violations == []
+    assert 6.0 == verdict.takeover_s
 
 
 def test_a_frozen_start_of_a_deleted_job_is_none() -> None:
