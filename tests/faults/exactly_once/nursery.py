@@ -12,6 +12,7 @@ import gc
 import os
 import signal
 import sys
+import traceback
 from types import FrameType
 
 from mainspring.cli.worker import worker
@@ -57,13 +58,16 @@ class Nursery:
 def _be_worker() -> None:
     """Run the command in this fork and never return."""
     os.environ[VARIABLE] = str(os.getppid())
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # where --json says why it could not begin
     code = 1
     try:
         worker.main([HANDLERS, "--json"])
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
+    except BaseException:  # noqa: BLE001  the fork goes no further; what happened is to be seen
+        traceback.print_exc()
     finally:
+        sys.stdout.flush()
         os._exit(code)
 
 
