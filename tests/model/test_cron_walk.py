@@ -1,20 +1,14 @@
-"""Cron occurrences against a slow walk that only knows what a wall clock shows.
+"""Cron occurrences against the slow walk of `cron_oracle`: next, latest and count, by Hypothesis.
 
-The walk steps through UTC half minutes, asks zoneinfo what the clock reads, and remembers when it
-read what and how far it has come.  It knows no rule about gaps or overlaps: a fixed time fires at
-its first, last or every reading, or when the clock has passed it without reading it; an
-interval-like one whenever the clock reads it.  Expressions are
-generated together with the values they mean, so no parser stands between.
+Hypothesis shrinks what it finds, in some zones that have all kinds of changes;
+`test_cron_changes` draws from all zones.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib.resources
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
-from typing import NamedTuple
-from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
@@ -28,11 +22,8 @@ from mainspring.cron import (
     parse_schedule,
 )
 from mainspring.model import DstGap, DstOverlap
-
-US = 1_000_000
-STEP_S = 30
-WINDOW_S = 40 * 3600
-WARM_UP_S = 26 * 3600
+from model.cron_expressions import MONTHS, WEEKDAYS
+from model.cron_oracle import US, WARM_UP_S, WINDOW_S, Expression, changes_of, walk, zone_of
 
 ZONES = (
     "America/New_York", "Europe/Berlin", "Australia/Lord_Howe", "America/Santiago", "America/Nuuk",
@@ -40,96 +31,6 @@ ZONES = (
     "Antarctica/Vostok", "Europe/Dublin", "America/Sao_Paulo", "Asia/Kathmandu",
     "Pacific/Kwajalein", "Africa/Cairo", "Asia/Gaza", "Pacific/Chatham", "UTC",
 )  # fmt: skip
-
-
-class Expression(NamedTuple):
-    """An expression with what each field means, worked out where the text was made."""
-
-    text: str
-    values: tuple[frozenset[int], ...]
-    stars: tuple[bool, ...]
-
-    def matches_day(self, day: date) -> bool:
-        by_day = day.day in self.values[2]
-        by_weekday = day.isoweekday() % 7 in self.values[4]
-        if self.stars[2] or self.stars[4]:
-            return day.month in self.values[3] and by_day and by_weekday
-        return day.month in self.values[3] and (by_day or by_weekday)
-
-    def matches(self, wall: datetime) -> bool:
-        return (
-            wall.minute in self.values[0]
-            and wall.hour in self.values[1]
-            and self.matches_day(wall.date())
-        )
-
-
-@functools.cache
-def zone_of(name: str) -> ZoneInfo:
-    path = importlib.resources.files("tzdata").joinpath("zoneinfo", *name.split("/"))
-    with path.open("rb") as file:
-        return ZoneInfo.from_file(file, key=name)
-
-
-@functools.cache
-def changes_of(name: str) -> tuple[int, ...]:
-    """Seconds since the epoch at which the zone's offset changes, 1970 to 2037."""
-    zone = zone_of(name)
-
-    def offset(at_s: int) -> timedelta | None:
-        return datetime.fromtimestamp(at_s, zone).utcoffset()
-
-    found: list[int] = []
-    for day in range(86_400, 2_145_916_800, 86_400):
-        if offset(day) != offset(day + 86_400):
-            before, after = day, day + 86_400
-            while after - before > 1:
-                middle = (before + after) // 2
-                before, after = (
-                    (middle, after) if offset(middle) == offset(day) else (before, middle)
-                )
-            found.append(after)
-    return tuple(found) or (1_780_923_600,)
-
-
-@functools.lru_cache(maxsize=64)
-def walls_of(name: str, start_s: int) -> list[datetime]:
-    """What the clock reads at each step, from before `start_s` to beyond the window's end."""
-    zone = zone_of(name)
-    steps = range(start_s - WARM_UP_S, start_s + WINDOW_S + WARM_UP_S + 1, STEP_S)
-    return [datetime.fromtimestamp(step, zone).replace(tzinfo=None) for step in steps]
-
-
-def walk(
-    expression: Expression,
-    zone_name: str,
-    start_s: int,
-    gap: DstGap = DstGap.NEXT_VALID,
-    overlap: DstOverlap = DstOverlap.FIRST,
-) -> list[int]:
-    """Give the occurrences in (start_s, start_s + WINDOW_S], in microseconds."""
-    if expression.stars[1]:
-        gap, overlap = DstGap.SKIP, DstOverlap.BOTH
-    walls = walls_of(zone_name, start_s)
-    minute = timedelta(minutes=1)
-    readings: dict[datetime, list[int]] = {}  # when the clock shows exactly this
-    for index, wall in enumerate(walls):
-        if wall.second == 0:
-            readings.setdefault(wall, []).append(start_s - WARM_UP_S + index * STEP_S)
-    found: set[int] = set()
-    for wall, instants in readings.items():
-        if expression.matches(wall):
-            chosen = {"first": instants[:1], "second": instants[-1:], "both": instants}
-            found.update(chosen[overlap])
-    furthest = walls[0]
-    for index, wall in enumerate(walls):
-        passed = wall.replace(second=0)
-        while passed > furthest and gap is DstGap.NEXT_VALID:
-            if passed not in readings and expression.matches(passed):
-                found.add(start_s - WARM_UP_S + index * STEP_S)
-            passed -= minute
-        furthest = max(furthest, wall)
-    return [at_s * US for at_s in sorted(found) if start_s < at_s <= start_s + WINDOW_S]
 
 
 def occurrences_by_next(schedule: Schedule, after_us: int, until_us: int) -> list[int]:
@@ -170,10 +71,6 @@ def field_strategy(
 
     lists = st.lists(item(), min_size=1, max_size=3).map(join)
     return st.one_of(*[st.just(("*", whole, True))] * star, *[lists] * 3)
-
-
-MONTHS = ("jan", "FEB", "mar", "Apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-WEEKDAYS = ("sun", "Mon", "tue", "wed", "THU", "fri", "sat")
 
 
 @functools.cache  # the same draws must meet the same strategy when an example is replayed

@@ -153,6 +153,13 @@ def test_a_range_of_weekdays_may_end_in_sunday(sunday: str) -> None:
     assert values(f"0 0 * * {sunday}", 4) == {0}
 
 
+def test_a_range_may_mix_numbers_and_names() -> None:
+    """`1-wed` begins like `1W` and is a range; so does the first month to July."""
+    assert values("0 0 * * 1-wed", 4) == {1, 2, 3}
+    assert values("0 0 * * 0-WED/3,fri-6", 4) == {0, 3, 5, 6}
+    assert values("0 0 1 1-jul *", 3) == set(range(1, 8))
+
+
 def test_a_list_is_the_union_of_its_items() -> None:
     """Also with a star in it, and with repeats."""
     assert values("1,1,5-7,*/30 * * * *", 0) == {0, 1, 5, 6, 7, 30}

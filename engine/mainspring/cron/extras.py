@@ -24,7 +24,7 @@ _LAST_WORKDAY: Final = re.compile(r"lw|wl", re.IGNORECASE)
 _NEAR: Final = re.compile(r"([0-9]{1,4})w", re.IGNORECASE)
 _NTH: Final = re.compile(r"([0-9]{1,4}|[a-z]{3})#([0-9]{1,4})", re.IGNORECASE)
 _LAST_WEEKDAY: Final = re.compile(r"([0-9]{1,4}|[a-z]{3})l", re.IGNORECASE)
-_LIKE: Final = re.compile(r".*#.*|l.*|[0-9a-z]+l|[0-9-]+w.*", re.IGNORECASE)
+_LIKE: Final = re.compile(r".*#.*|l.*|[0-9a-z]+l|[0-9-]+w(?!ed).*", re.IGNORECASE)
 _NTH_MAX: Final = 5
 
 
