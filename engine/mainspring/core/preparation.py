@@ -141,15 +141,16 @@ def judge(batch: ClaimBatch) -> tuple[list[Missed], int]:
             row.scheduled_us,
             row.claimed_us,
             row.grace_s * 1_000_000,
+            max_missed=1,  # without effect on RUN_ONCE
         )
-        if verdict.is_on_time or verdict.catch_up_scheduled_us is None:
+        if verdict.is_on_time or verdict.run_scheduled_us is None:
             continue
         missed_count += verdict.missed_count
         rows.append(
             Missed(
                 firing_id=FiringId(row.firing_id),
                 fence=row.fence,
-                scheduled_us=verdict.catch_up_scheduled_us,
+                scheduled_us=verdict.run_scheduled_us,
                 dropped_us=verdict.dropped_first_us or 0,
                 dropped_count=verdict.dropped_count,
             )

@@ -120,3 +120,46 @@ def due_occurrences(schedule: Schedule, first_us: int, now_us: int) -> DueOccurr
     if count == 2:
         return DueOccurrences(2, latest_us, first_us)
     return DueOccurrences(count, latest_us, latest_occurrence_us(schedule, latest_us - 1))
+
+
+def newest_but_us(schedule: Schedule, after_us: int, newest_us: int, newer_count: int) -> int:
+    """Give the occurrence that has `newer_count` others between itself and `newest_us`, included.
+
+    With 0 it is `newest_us` itself, with 1 the one before.
+
+    Parameters
+    ----------
+    after_us
+        An instant before the occurrence that is looked for.
+    newest_us
+        An occurrence.
+
+    Notes
+    -----
+    Guesses an instant by the density so far and counts what lies behind it, so that it takes a few
+    counts where occurrences are even, and some dozens where they are not.
+    """
+    wanted = newer_count + 1
+    if wanted == 1:
+        return newest_us
+    low_us, high_us = after_us, newest_us  # the occurrence is in (low_us, high_us]
+    low_count, high_count = count_occurrences(schedule, low_us, newest_us), 0
+    assert low_count >= wanted, (low_count, wanted)
+    is_guess = True
+    while low_count != wanted:
+        span_us = high_us - low_us
+        if is_guess:
+            # The middle of the stretch in which exactly `wanted` would lie behind, were all even.
+            share_us = span_us * (2 * (low_count - wanted) + 1) // (2 * (low_count - high_count))
+            middle_us = low_us + min(max(share_us, 1), span_us - 1)
+        else:
+            middle_us = low_us + span_us // 2
+        is_guess = not is_guess
+        count = count_occurrences(schedule, middle_us, newest_us)
+        if count >= wanted:
+            low_us, low_count = middle_us, count
+        else:
+            high_us, high_count = middle_us, count
+    found_us = next_occurrence_us(schedule, low_us)
+    assert found_us is not None
+    return found_us
