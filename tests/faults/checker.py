@@ -23,7 +23,6 @@ occurrences against runs by their label, and by count, without labels.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 
 from faults.expected import Expectation, Occurrence
 from faults.facts import EXAMPLES, Facts, Strike, Verdict
@@ -194,8 +193,8 @@ class _Judge:
         """What a dead worker had begun goes on elsewhere; everything goes on after a fault."""
         for strike in self.facts.strikes:
             if strike.kind in {"killed", "frozen"}:
-                for held in self._held_by(strike):
-                    self._check_takeover(strike, held)
+                for line in self._held_by(strike):
+                    self._check_takeover(strike, line)
             after = [
                 line.mono_us
                 for line in self.facts.lines
@@ -209,56 +208,49 @@ class _Judge:
                 if resumed_s > self.facts.resumed_s_max:
                     self.say("resumed", f"{resumed_s:.1f} s after the end of {strike}")
 
-    def _held_by(self, strike: Strike) -> Iterator[Line | Row]:
-        """Return the runs that a process had begun, or was about to, when it was struck."""
+    def _held_by(self, strike: Strike) -> list[Line]:
+        """Return the runs that a process had begun and not ended when it was struck."""
+        held = []
         for run in self.lines_of.values():
             for line in run["begin"]:
                 is_over = any(
                     other.mono_us < strike.mono_us for other in (*run["end"], *run["fail"])
                 )
                 if line.pid == strike.pid and line.mono_us < strike.mono_us and not is_over:
-                    yield line
-        for row in self.facts.tables.rows:
-            if row.pid == strike.pid and self._is_unseen(row) and row.started_us < strike.wall_us:
-                yield row
+                    held.append(line)
+        return held
 
-    def _is_unseen(self, row: Row) -> bool:
-        """Whether its process was struck between its start in the tables and its first line."""
-        is_held = row.status == "lost" and row.pid in self.touched
-        return is_held and not self.lines_of[row.run_id]["begin"]
-
-    def _check_takeover(self, strike: Strike, held: Line | Row) -> None:
-        row = self.row_of.get(held.run_id)
+    def _check_takeover(self, strike: Strike, line: Line) -> None:
+        row = self.row_of.get(line.run_id)
         if row is not None and row.status != "lost":
             return  # its end had been accepted just before
-        if self.facts.expected.get(held.occurrence) is None or row is None:
+        if self.facts.expected.get(line.occurrence) is None or row is None:
             return  # told elsewhere
-        if row.run_id in self.facts.tables.letters or held.job_id in self.facts.deletions:
+        if row.run_id in self.facts.tables.letters or line.job_id in self.facts.deletions:
             return  # nothing follows
-        taken = self._taken_up(held)
-        if taken is None:
-            self.say("takeover", f"never went on: {held}")
+        later = [
+            other.mono_us for other in self.begins[line.occurrence] if other.attempt > line.attempt
+        ]
+        if not later:
+            self.say("takeover", f"never went on: {line}")
             return
-        takeover_s = (taken - strike.wall_us) / 1e6
+        takeover_s = (min(later) - self._last_strike_us(strike, min(later))) / 1e6
         self.verdict.takeover_s = max(self.verdict.takeover_s or 0.0, takeover_s)
         if takeover_s > self.facts.takeover_s_max:
-            rows = self.rows_of[held.occurrence]
-            self.say("takeover", f"went on after {takeover_s:.1f} s: {held}, its rows {rows}")
+            rows = self.rows_of[line.occurrence]
+            self.say("takeover", f"went on after {takeover_s:.1f} s: {line}, its rows {rows}")
 
-    def _taken_up(self, held: Line | Row) -> int | None:
-        """When another process took a lost run up, in us of the wall clock.
+    def _last_strike_us(self, strike: Strike, until_us: int) -> int:
+        """When a worker was struck last before that; the successor may have been struck too.
 
-        A successor that was struck itself before its first line has a row alone, and a time of its
-        own to go on.
+        What a successor held and had not begun leaves no line, so it is not asked which runs it
+        had: after the last strike everything has to go on in time.
         """
-        begins = self.begins[held.occurrence]
-        times = [line.wall_us for line in begins if line.attempt > held.attempt]
-        times += [
-            row.started_us
-            for row in self.rows_of[held.occurrence]
-            if row.attempt > held.attempt and self._is_unseen(row)
-        ]
-        return min(times, default=None)
+        return max(
+            other.mono_us
+            for other in self.facts.strikes
+            if other is strike or (other.kind in {"killed", "frozen"} and other.mono_us < until_us)
+        )
 
     def check_left_over(self) -> None:
         """At the end everything is done, so nothing is planned or defined any more."""

@@ -252,8 +252,8 @@ def take_over_late(history: History) -> None:
     history.change(history.lines, lambda each: (each.job_id, each.attempt) == ("lost", 2), **late)
 
 
-def take_over_an_unseen_run_late(history: History) -> None:
-    """The second attempt fell with a worker before its first line, and the third comes too late."""
+def take_over_late_after_two_strikes(history: History) -> None:
+    """Two workers fell in turn, and it comes too late after the second."""
     strike_again(history, third_us=NOW_US + 20 * S)
 
 
@@ -312,7 +312,7 @@ DEFECTS: dict[Callable[[History], None], str] = {
     forget_an_accepted_end: "unrecorded",
     record_what_never_ran: "stale",
     take_over_late: "takeover",
-    take_over_an_unseen_run_late: "takeover",
+    take_over_late_after_two_strikes: "takeover",
     resume_late: "resumed",
     begin_late: "late",
     leave_a_firing: "left over",
@@ -334,7 +334,7 @@ def test_a_planted_defect_is_reported(spoil: Callable[[History], None], promise:
     assert promise in check(history.facts()).broken
 
 
-def test_a_successor_struck_before_its_first_line_has_taken_over() -> None:
+def test_each_of_two_strikes_has_its_ten_seconds() -> None:
     """Two workers fall in turn: each has ten seconds, not both together."""
     history = History()
     strike_again(history, third_us=NOW_US + 14 * S)
