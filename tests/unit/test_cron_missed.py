@@ -42,19 +42,19 @@ def judge(
     return judge_missed(schedule, policy, at_us, now_us, grace_us, max_missed)
 
 
-class Span(NamedTuple):
+class Drops(NamedTuple):
     """Dropped occurrences: how many, the oldest and the newest."""
 
-    count: int
+    number: int
     first_us: int | None
     last_us: int | None
 
 
-def dropped(verdict: Verdict) -> Span:
-    return Span(verdict.dropped_count, verdict.dropped_first_us, verdict.dropped_last_us)
+def dropped(verdict: Verdict) -> Drops:
+    return Drops(verdict.dropped_count, verdict.dropped_first_us, verdict.dropped_last_us)
 
 
-NOTHING = Span(0, None, None)
+NOTHING = Drops(0, None, None)
 
 
 # What no policy changes ------------------------------------------------------------------------
@@ -176,22 +176,22 @@ def test_skip_at_the_end_of_time_has_nothing_to_move_to() -> None:
 @pytest.mark.parametrize(
     ("max_missed", "run_hour", "drops", "waiting"),
     [
-        (1, 3, Span(3, O1, O1 + 2 * HOUR), 0),
-        (2, 2, Span(2, O1, O1 + HOUR), 1),
-        (3, 1, Span(1, O1, O1), 2),
+        (1, 3, Drops(3, O1, O1 + 2 * HOUR), 0),
+        (2, 2, Drops(2, O1, O1 + HOUR), 1),
+        (3, 1, Drops(1, O1, O1), 2),
         (4, 0, NOTHING, 3),
         (5, 0, NOTHING, 3),
     ],
 )
 def test_run_all_keeps_the_newest_and_begins_with_the_oldest_of_them(
-    max_missed: int, run_hour: int, drops: Span, waiting: int
+    max_missed: int, run_hour: int, drops: Drops, waiting: int
 ) -> None:
     """Four missed, a fifth covered by the grace."""
     verdict = judge(O1 + 4 * HOUR, policy=RUN_ALL, max_missed=max_missed)
 
     assert (verdict.run_scheduled_us, verdict.is_catch_up) == (O1 + run_hour * HOUR, True)
     assert dropped(verdict) == drops
-    assert (verdict.waiting_count, verdict.missed_count) == (waiting, drops.count + 1)
+    assert (verdict.waiting_count, verdict.missed_count) == (waiting, drops.number + 1)
     assert verdict.next_us is None
 
 

@@ -21,6 +21,10 @@ COMMANDS = {
     "migrate": ("mainspring.cli.migrate:migrate", "Bring a database to this release's schema."),
     "jobs": ("mainspring.cli.jobs:jobs", "Register, list, show and remove jobs."),
     "preview": ("mainspring.cli.preview:preview", "Show when a schedule will fire, and why."),
+    "forecast": (
+        "mainspring.cli.forecast:forecast",
+        "Show what jobs will do over a span, with outages.",
+    ),
     "runs": ("mainspring.cli.runs:runs", "Show what ran, newest first."),
     "dead": ("mainspring.cli.dead:dead", "List dead letters and redrive them."),
 }
