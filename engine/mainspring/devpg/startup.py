@@ -37,7 +37,10 @@ _LAUNCH_COUNT_MAX = 20
 # postmaster killed a moment ago have not yet noticed.  Both pass.
 _PORT_TAKEN = "Address already in use"
 _BACKENDS_REMAIN = "pre-existing shared memory block"
-_BACKENDS_GO_S = 0.1
+_BACKENDS_GO_S = 30.0
+"""A backend notices at its next wait, and each that works on needs its turn for that."""
+
+_BACKENDS_POLL_S = 0.1
 
 
 def start_process(
@@ -64,7 +67,9 @@ def start_process(
         running then.
     """
     said = ""
-    for _ in range(_LAUNCH_COUNT_MAX):
+    launches_left = _LAUNCH_COUNT_MAX
+    patient_until_s = monotonic_s() + _BACKENDS_GO_S
+    while launches_left:
         data.clear_stale_server()
         tried_port = port or _free_port()
         command = [
@@ -78,9 +83,11 @@ def start_process(
         if _wait_ready(process, data.path):
             return process, tried_port
         said = log_path.read_text(encoding="utf-8", errors="replace")
-        if _BACKENDS_REMAIN in said:
-            sleep_s(_BACKENDS_GO_S)
-        elif _PORT_TAKEN not in said or port:
+        if _BACKENDS_REMAIN in said and monotonic_s() < patient_until_s:
+            sleep_s(_BACKENDS_POLL_S)
+        elif _PORT_TAKEN in said and not port:
+            launches_left -= 1
+        else:
             break
     raise DevPostgresError(
         f"Postgres did not start in {data.path}",
