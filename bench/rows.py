@@ -51,9 +51,9 @@ def row_of(number: int) -> ClaimRow:
     return ClaimRow(
         firing_id=number, job_id=number, due_us=START_US, scheduled_us=START_US, fence=1, rev=1,
         attempt=1, trigger=0, catch_up=False, lost_count=0, first_claim=True, claimed_us=START_US,
-        anchor_us=START_US, timeout_s=300, grace_s=60, task=TASK, queue="default",
-        schedule=f"{number % 60} * * * *", zone="America/New_York", template=None, name="report",
-        payload=PAYLOAD,
+        anchor_us=START_US, previous_us=START_US - 3_600_000_000, timeout_s=300, grace_s=60,
+        task=TASK, queue="default", schedule=f"{number % 60} * * * *", zone="America/New_York",
+        dst_gap="next_valid", dst_overlap="first", template=None, name="report", payload=PAYLOAD,
     )  # fmt: skip
 
 

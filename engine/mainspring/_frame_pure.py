@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mainspring.errors import CorruptFrame
 
-VERSION: Final = 1
+VERSION: Final = 2
 FIRINGS_MAX: Final = 4_096
 TEXT_BYTES_MAX: Final = 255
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -24,8 +24,8 @@ SHARD_MAX: Final = 32_767
 ID_MAX: Final = 2**63 - 1
 
 _FLAGS_KNOWN: Final = 7  # bits 0-1 trigger, bit 2 catch_up
-_FIELD_COUNT: Final = 22
-_I64: Final = ("firing_id", "job_id", "fence", "scheduled_us", "due_us", "next_us")
+_FIELD_COUNT: Final = 23
+_I64: Final = ("firing_id", "job_id", "fence", "scheduled_us", "due_us", "previous_us", "next_us")
 _I32: Final = ("rev", "attempt", "timeout_s")
 _AT_LEAST_ONE: Final = ("firing_id", "job_id", "fence", "attempt", "timeout_s")
 
@@ -33,7 +33,7 @@ I64: TypeAlias = NDArray[np.int64]
 I32: TypeAlias = NDArray[np.int32]
 Decoded: TypeAlias = tuple[
     int, int, int, int, str, str,
-    I64, I64, I64, I64, I64, I64, I32, I32, I32,
+    I64, I64, I64, I64, I64, I64, I64, I32, I32, I32,
     NDArray[np.uint8], NDArray[np.uint32], bytes, NDArray[np.uint32], bytes,
 ]  # fmt: skip
 """The values of `frame.Frame`, in order."""
@@ -75,6 +75,8 @@ class FiringColumns(Protocol):
     def scheduled_us(self) -> I64: ...
     @property
     def due_us(self) -> I64: ...
+    @property
+    def previous_us(self) -> I64: ...
     @property
     def rev(self) -> I32: ...
     @property
@@ -192,15 +194,15 @@ def decode(data: bytes | memoryview) -> Decoded:
     )
     count = _int("n", fields[7], 1, FIRINGS_MAX)
     columns: dict[str, Any] = {}
-    for name, field in zip(_I64, fields[8:14], strict=True):
+    for name, field in zip(_I64, fields[8:15], strict=True):
         columns[name] = _cells(name, field, count, "<i8", np.int64)
-    for name, field in zip(_I32, fields[14:17], strict=True):
+    for name, field in zip(_I32, fields[15:18], strict=True):
         columns[name] = _cells(name, field, count, "<i4", np.int32)
-    columns["flags"] = _cells("flags", fields[17], count, "u1", np.uint8)
-    columns["key_offsets"] = _cells("key_offsets", fields[18], count + 1, "<u4", np.uint32)
-    columns["keys"] = _binary("keys", fields[19])
-    columns["payload_offsets"] = _cells("payload_offsets", fields[20], count + 1, "<u4", np.uint32)
-    columns["payloads"] = _binary("payloads", fields[21])
+    columns["flags"] = _cells("flags", fields[18], count, "u1", np.uint8)
+    columns["key_offsets"] = _cells("key_offsets", fields[19], count + 1, "<u4", np.uint32)
+    columns["keys"] = _binary("keys", fields[20])
+    columns["payload_offsets"] = _cells("payload_offsets", fields[21], count + 1, "<u4", np.uint32)
+    columns["payloads"] = _binary("payloads", fields[22])
     _check_columns(columns)
     decoded: Decoded = (*header, *columns.values())
     return decoded

@@ -36,7 +36,7 @@ else:
 
 __all__ = ["KINDS", "Blobs", "ClaimBatch", "ClaimRow", "Codes", "decode_copy"]
 
-KINDS: Final = "88tt8442b2b" + "tt44" + "ccccccp"
+KINDS: Final = "88tt8442b2b" + "ttt44" + "ccccccccp"
 """The kind of each column of a ClaimBatch, in order; what a letter means, see `_claim_pure`.
 
 The claim statement returns exactly these columns.
@@ -137,12 +137,15 @@ class ClaimRow(NamedTuple):
     first_claim: bool
     claimed_us: int
     anchor_us: int
+    previous_us: int
     timeout_s: int
     grace_s: int
     task: str
     queue: str
     schedule: str
     zone: str
+    dst_gap: str
+    dst_overlap: str
     template: str | None
     name: str
     payload: bytes
@@ -152,7 +155,8 @@ class ClaimRow(NamedTuple):
 class ClaimBatch:
     """Leased firings, one array per column, shape (n,).
 
-    Instants are microseconds since the Unix epoch, `INFINITY_US` for 'infinity'.  `trigger` holds
+    Instants are microseconds since the Unix epoch, `INFINITY_US` for 'infinity';
+    `previous_us` is -2**63 where no firing of the job ran before.  `trigger` holds
     values of `model.Trigger`; `catch_up` and `first_claim` 0 or 1; `payload` JSON texts in UTF-8.
     Only `template` may hold NULL.
 
@@ -175,12 +179,15 @@ class ClaimBatch:
     first_claim: NDArray[np.uint8]
     claimed_us: NDArray[np.int64]
     anchor_us: NDArray[np.int64]
+    previous_us: NDArray[np.int64]
     timeout_s: NDArray[np.int32]
     grace_s: NDArray[np.int32]
     task: Codes
     queue: Codes
     schedule: Codes
     zone: Codes
+    dst_gap: Codes
+    dst_overlap: Codes
     template: Codes
     name: Codes
     payload: Blobs

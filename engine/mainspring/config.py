@@ -34,6 +34,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     queue_firings_max: Annotated[int, Meta(ge=1, le=10_000_000)] = 200_000
     """Claimed and unfinished firings of one shard; beyond it rows simply stay due."""
     frame_firings_max: Annotated[int, Meta(ge=1, le=4_096)] = 256
+    catch_up_rate: Annotated[float, Meta(ge=0.01, le=100_000)] = 100.0
+    """Catch-up runs a second and shard, so that after an outage live firings go on beside them."""
     sweep_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 1.0
     unanswered_seconds: Annotated[float, Meta(ge=0.5, le=60)] = 5.0
     """A frame that nobody holds after this long is claimed anew and sent elsewhere."""

@@ -59,7 +59,8 @@ class Frame:
     """A decoded frame of n firings, one array per column, read-only.
 
     `leader`, `frame_no`, `shard` and `term` say who sent it; `leader` and `frame_no` name it in
-    answers.  `next_us` is the next occurrence after this one, `INFINITY_US` for none.  `flags`
+    answers.  `previous_us` is the occurrence of the job that ran last, -2**63 for none;
+    `next_us` the one after this one, `INFINITY_US` for none.  `flags`
     holds the trigger in bits 0 and 1 and catch_up in bit 2.  `key(i)` and `payload(i)` cut the
     two joined columns.
     """
@@ -75,6 +76,7 @@ class Frame:
     fence: NDArray[np.int64]
     scheduled_us: NDArray[np.int64]
     due_us: NDArray[np.int64]
+    previous_us: NDArray[np.int64]
     next_us: NDArray[np.int64]
     rev: NDArray[np.int32]
     attempt: NDArray[np.int32]

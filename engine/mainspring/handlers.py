@@ -303,7 +303,11 @@ class Context:
 
     @property
     def previous_scheduled_at(self) -> datetime | None:
-        """The nominal instant before this one; None for the first, or where it is not known."""
+        """The nominal instant of the job's firing that ran before this one; None for the first.
+
+        Over missed windows it lies further back than the schedule says, so that a handler sees
+        which span of time it has to make up for.  None for firings outside of the schedule.
+        """
         previous_us = self._facts.previous_us
         return None if previous_us is None else to_datetime(previous_us)
 

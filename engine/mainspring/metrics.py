@@ -11,7 +11,7 @@ Scheduler, each with label `shard`:
   `mainspring_released_total` whose time came, free to be taken by any worker with credit,
   `mainspring_lost_total` runs ended because their worker was dead or late,
   `mainspring_retried_total` and `mainspring_dead_total` what became of these,
-  `mainspring_missed_total` occurrences recorded as missed,
+  `mainspring_missed_total` occurrences whose time passed unserved,
   `mainspring_returned_total` firings given back by workers,
   `mainspring_unanswered_frames_total` frames claimed anew since nobody held or started them
 - `mainspring_overdue_unleased` firings found overdue and unleased by two sweeps (an alarm),
@@ -132,7 +132,9 @@ class ShardCounts:
     lost: int = _counter("runs ended because their worker was dead or late")
     retried: int = _counter("attempts that will be repeated")
     dead: int = _counter("dead letters written")
-    missed: int = _counter("occurrences recorded as missed")
+    missed: int = _counter("occurrences whose time passed unserved")
+    missed_dropped: int = _counter("missed occurrences that nothing will run")
+    large_catch_ups: int = _counter("jobs that had a hundred occurrences or more to catch up")
     unanswered_frames: int = _counter("frames claimed anew since nobody held or started them")
     overdue_unleased: int = _gauge("firings found overdue and unleased by two sweeps")
     queue_depth: int = _gauge("firings claimed and not finished")

@@ -117,6 +117,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     missed_window: MissedWindow = MissedWindow.RUN_ONCE
     max_missed: int = 100
     misfire_grace_seconds: int = 60
+    dst_gap: DstGap = DstGap.NEXT_VALID
+    dst_overlap: DstOverlap = DstOverlap.FIRST
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):

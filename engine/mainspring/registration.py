@@ -17,6 +17,7 @@ import dataclasses
 import datetime as dt
 import decimal
 import difflib
+import enum
 import functools
 import json
 import re
@@ -36,7 +37,7 @@ from mainspring.cron import (
 )
 from mainspring.errors import InvalidInput, InvalidSchedule, MalformedBody
 from mainspring.keys import compile_template, require_fit
-from mainspring.model import Backoff, Definition, MissedWindow, NewJob
+from mainspring.model import Backoff, Definition, DstGap, DstOverlap, MissedWindow, NewJob
 from mainspring.payload import check_json, compact, pointer_token
 
 NAME_LENGTH_MAX: Final = 200
@@ -60,6 +61,12 @@ _QUEUE: Final = re.compile(r"[A-Za-z0-9._-]+")
 _PATH: Final = re.compile(r" - at `\$\.?([^`\[.]*)[^`]*`\Z")
 _FIELD_OF_OBJECT: Final = re.compile(r"(unknown|required) field `(.*)`", re.DOTALL)
 _TEXT_LENGTH_MAX: Final = 200
+_CHOICES: Final[dict[str, type[enum.StrEnum]]] = {
+    "retry_backoff": Backoff,
+    "missed_window": MissedWindow,
+    "dst_gap": DstGap,
+    "dst_overlap": DstOverlap,
+}
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +95,8 @@ class JobIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     missed_window: MissedWindow = MissedWindow.RUN_ONCE
     max_missed: int = 100
     misfire_grace_seconds: int = 60
+    dst_gap: DstGap = DstGap.NEXT_VALID
+    dst_overlap: DstOverlap = DstOverlap.FIRST
 
 
 class JobFields(TypedDict, total=False):
@@ -108,6 +117,8 @@ class JobFields(TypedDict, total=False):
     missed_window: str
     max_missed: int
     misfire_grace_seconds: int
+    dst_gap: str
+    dst_overlap: str
 
 
 FIELDS: Final = JobIn.__struct_fields__
@@ -187,7 +198,12 @@ def placed(new: NewJob, job_id: int) -> NewJob:
     if not is_spread(definition.schedule):
         return new
     schedule = parse_schedule(
-        definition.schedule, definition.timezone, anchor_us=new.anchor_us, job_id=job_id
+        definition.schedule,
+        definition.timezone,
+        anchor_us=new.anchor_us,
+        job_id=job_id,
+        dst_gap=definition.dst_gap,
+        dst_overlap=definition.dst_overlap,
     )
     return msgspec.structs.replace(new, first_us=_first_us(schedule, new.anchor_us))
 
@@ -199,9 +215,11 @@ def _assemble(fields: JobIn, now_us: int, limits: Limits) -> NewJob:
     _check_text("task", task)
     _check_queue(fields.queue)
     _check_numbers(fields)
-    _check_missed_window(fields.missed_window)
     payload = _checked_payload(fields.payload, limits)
-    schedule = _parsed(fields.schedule, fields.timezone).anchored(now_us)
+    schedule = _parsed(
+        fields.schedule, fields.timezone, fields.dst_gap, fields.dst_overlap
+    ).anchored(now_us)
+    _check_past(schedule, fields.missed_window, now_us)
     if fields.idempotency_key_template is not None:
         require_fit(compile_template(fields.idempotency_key_template), fields.name)
     definition = Definition(
@@ -220,6 +238,8 @@ def _assemble(fields: JobIn, now_us: int, limits: Limits) -> NewJob:
         missed_window=fields.missed_window,
         max_missed=fields.max_missed,
         misfire_grace_seconds=fields.misfire_grace_seconds,
+        dst_gap=fields.dst_gap,
+        dst_overlap=fields.dst_overlap,
     )
     return NewJob(
         definition=definition,
@@ -230,8 +250,8 @@ def _assemble(fields: JobIn, now_us: int, limits: Limits) -> NewJob:
 
 
 @functools.lru_cache(maxsize=_SCHEDULES_KEPT_MAX)
-def _parsed(text: str, zone_name: str) -> Schedule:
-    return parse_schedule(text, zone_name, anchor_us=0)
+def _parsed(text: str, zone_name: str, dst_gap: DstGap, dst_overlap: DstOverlap) -> Schedule:
+    return parse_schedule(text, zone_name, anchor_us=0, dst_gap=dst_gap, dst_overlap=dst_overlap)
 
 
 def _first_us(schedule: Schedule, now_us: int) -> int:
@@ -300,12 +320,14 @@ def _check_numbers(fields: JobIn) -> None:
         )
 
 
-def _check_missed_window(policy: MissedWindow) -> None:
-    if policy is not MissedWindow.RUN_ONCE:
-        raise InvalidInput(
-            f"missed_window {policy.value} is not supported yet",
-            pointer="/missed_window",
-            hint="Use RUN_ONCE, the default: one run stands for all missed occurrences.",
+def _check_past(schedule: Schedule, policy: MissedWindow, now_us: int) -> None:
+    """Refuse what could only be skipped; under the other policies it runs at once."""
+    is_once = schedule.kind is ScheduleKind.ONCE
+    if is_once and schedule.at_us < now_us and policy is MissedWindow.SKIP:
+        raise InvalidSchedule(
+            f"{schedule.text!a} is past, and missed_window SKIP would never run it",
+            pointer="/schedule",
+            hint="Give an instant to come, or missed_window RUN_ONCE to run it at once.",
         )
 
 
@@ -368,10 +390,8 @@ def _refused(text: str) -> InvalidInput:
             hint = f"Fields are {', '.join(FIELDS)}."
     elif path := _PATH.search(text):
         pointer = pointer_token(path[1])
-        if path[1] == "retry_backoff":
-            hint = f"Use one of {', '.join(Backoff)}."
-        elif path[1] == "missed_window":
-            hint = f"Use one of {', '.join(MissedWindow)}."
+        if path[1] in _CHOICES:
+            hint = f"Use one of {', '.join(_CHOICES[path[1]])}."
     else:
         pointer = ""
     if len(text) > _TEXT_LENGTH_MAX:

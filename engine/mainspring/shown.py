@@ -50,6 +50,8 @@ class JobOut(msgspec.Struct, frozen=True, kw_only=True):
     missed_window: str
     max_missed: int
     misfire_grace_seconds: int
+    dst_gap: str
+    dst_overlap: str
     status: str
     next_run_at: str | None
     created_at: str

@@ -35,8 +35,8 @@ from mainspring.msgpack cimport (
 )
 
 cdef enum:
-    VERSION = 1
-    FIELD_COUNT = 22
+    VERSION = 2
+    FIELD_COUNT = 23
     FIRINGS_MAX = 4_096
     TEXT_BYTES_MAX = 255
     FRAME_BYTES_MAX = 16 * 1024 * 1024
@@ -195,7 +195,7 @@ def encode(
     frame_bytes = (
         3 + uint_bytes(VERSION) + uint_bytes(leader) + uint_bytes(frame_no) + uint_bytes(shard)
         + uint_bytes(term) + text_bytes(len(queue_text)) + text_bytes(len(task_text))
-        + uint_bytes(count) + 6 * bin_bytes(8 * count) + 3 * bin_bytes(4 * count)
+        + uint_bytes(count) + 7 * bin_bytes(8 * count) + 3 * bin_bytes(4 * count)
         + bin_bytes(count) + 2 * bin_bytes(4 * (count + 1)) + bin_bytes(len(keys))
         + bin_bytes(payload_bytes)
     )
@@ -212,7 +212,7 @@ def encode(
     write_text(&out, queue_text)
     write_text(&out, task_text)
     write_uint(&out, <uint64_t> count)
-    for name in ("firing_id", "job_id", "fence", "scheduled_us", "due_us"):
+    for name in ("firing_id", "job_id", "fence", "scheduled_us", "due_us", "previous_us"):
         gather_i64(&out, getattr(batch, name), indices)
     gather_i64(&out, next_us, indices)
     for name in ("rev", "attempt", "timeout_s"):
@@ -288,9 +288,9 @@ cdef int64_t _read_field_count(Cursor* cursor) except -1:
 cdef int _check_columns(tuple columns, int64_t count) except -1:
     """Raise CorruptFrame where a cell breaks a rule; what breaks rules as a field has done so."""
     cdef int64_t[::1] every = np.arange(count)
-    cdef const uint8_t[::1] flags = columns[9]
-    cdef const uint32_t[::1] key_offsets = columns[10]
-    cdef bytes keys = columns[11]
+    cdef const uint8_t[::1] flags = columns[10]
+    cdef const uint32_t[::1] key_offsets = columns[11]
+    cdef bytes keys = columns[12]
     cdef Cursor cursor = cursor_over(
         <const uint8_t*> PyBytes_AS_STRING(keys), PyBytes_GET_SIZE(keys)
     )
@@ -298,12 +298,12 @@ cdef int _check_columns(tuple columns, int64_t count) except -1:
     cdef int64_t place
     for index, name in ((0, "firing_id"), (1, "job_id"), (2, "fence")):
         _refuse_cell(name, columns[index], first_below_one_i64(columns[index], every))
-    for index, name in ((7, "attempt"), (8, "timeout_s")):
+    for index, name in ((8, "attempt"), (9, "timeout_s")):
         _refuse_cell(name, columns[index], first_below_one_i32(columns[index], every))
     for place in range(count):
         if flags[place] > FLAGS_KNOWN:
             raise CorruptFrame(f"bad frame: flags {flags[place]} of firing {place} are unknown")
-    for index, name in ((10, "key_offsets"), (12, "payload_offsets")):
+    for index, name in ((11, "key_offsets"), (13, "payload_offsets")):
         if not are_offsets(columns[index], len(columns[index + 1])):
             raise CorruptFrame(f"bad frame: {name} do not rise from 0 to {len(columns[index + 1])}")
     for place in range(count):
@@ -332,7 +332,7 @@ def decode(const uint8_t[::1] data not None):
     cursor = cursor_over(&data[0] if data.shape[0] else &nothing, data.shape[0])
     field_count = _read_field_count(&cursor)
     if field_count == 0:
-        raise CorruptFrame("bad frame: 0 fields where 22 are due")
+        raise CorruptFrame(f"bad frame: 0 fields where {FIELD_COUNT} are due")
     version = _read_int(&cursor, "version", -ID_MAX - 1, 2 * ID_MAX + 1)
     if version != VERSION:
         raise CorruptFrame(
@@ -356,6 +356,7 @@ def decode(const uint8_t[::1] data not None):
         _read_i64(&cursor, "fence", count),
         _read_i64(&cursor, "scheduled_us", count),
         _read_i64(&cursor, "due_us", count),
+        _read_i64(&cursor, "previous_us", count),
         _read_i64(&cursor, "next_us", count),
         _read_words(&cursor, "rev", count, np.int32),
         _read_words(&cursor, "attempt", count, np.int32),

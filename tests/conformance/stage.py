@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +19,8 @@ from mainspring.store.protocol import (
     Action,
     CompletionAnswer,
     Int64s,
+    Missed,
+    MissedStep,
     RunEnd,
     Starts,
     Store,
@@ -63,6 +66,22 @@ def new_job(first_us: int, *, is_once: bool = False, **definition: object) -> Ne
         anchor_us=START_US,
         is_once=is_once,
     )
+
+
+def missed(row: ClaimRow, scheduled_us: int, **changes: object) -> Missed:
+    """Make the record of a late firing that is run as a catch-up of another occurrence."""
+    plain = Missed(
+        firing_id=FiringId(row.firing_id),
+        fence=row.fence,
+        job_id=JobId(row.job_id),
+        step=MissedStep.RUN,
+        scheduled_us=scheduled_us,
+        due_us=0,
+        is_catch_up=True,
+        dropped_us=0,
+        dropped_count=0,
+    )
+    return dataclasses.replace(plain, **changes)  # type: ignore[arg-type]
 
 
 def rows_of(batch: ClaimBatch) -> list[ClaimRow]:

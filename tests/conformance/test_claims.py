@@ -6,8 +6,8 @@ import pytest
 
 from conformance.stage import BEFORE_ALL, HOUR_US, START_US, Stage, ending, new_job
 from mainspring.errors import TermLost
-from mainspring.instants import INFINITY_US, US_PER_S
-from mainspring.model import RunStatus
+from mainspring.instants import INFINITY_US, NEVER_US, US_PER_S
+from mainspring.model import DstGap, DstOverlap, RunStatus
 from mainspring.store.protocol import Action
 
 
@@ -63,6 +63,8 @@ def test_a_claim_leases_and_raises_the_fence(stage: Stage) -> None:
         payload='"ü"',
         timeout_seconds=21,
         misfire_grace_seconds=22,
+        dst_gap=DstGap.SKIP,
+        dst_overlap=DstOverlap.BOTH,
     )
     stage.clock.pass_s(2)
     [row] = stage.claim()
@@ -80,12 +82,15 @@ def test_a_claim_leases_and_raises_the_fence(stage: Stage) -> None:
         "first_claim": True,
         "claimed_us": START_US + 2 * US_PER_S,
         "anchor_us": START_US,
+        "previous_us": NEVER_US,
         "timeout_s": 21,
         "grace_s": 22,
         "task": "t",
         "queue": "q",
         "schedule": "@hourly",
         "zone": "Europe/Rome",
+        "dst_gap": "skip",
+        "dst_overlap": "both",
         "template": "{{date}}",
         "name": "n",
         "payload": '"ü"'.encode(),

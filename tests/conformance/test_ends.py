@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.stage import HOUR_US, START_US, Stage, ending, new_job
+from conformance.stage import HOUR_US, START_US, Stage, ending, missed, new_job
 from mainspring.errors import TermLost
 from mainspring.instants import INFINITY_US, US_PER_DAY, US_PER_S
 from mainspring.model import DeadLetter, Run, RunStatus, Trigger
-from mainspring.store.protocol import Acceptance, Action, CompletionAnswer, Missed
+from mainspring.store.protocol import Acceptance, Action, CompletionAnswer
 from mainspring.store.text import clean_text
 
 NEXT_US = START_US + HOUR_US
@@ -132,10 +132,10 @@ def test_catch_up_lasts_for_the_retries_of_its_occurrence(stage: Stage) -> None:
     """And ends with them."""
     job_id = stage.add()
     [row] = stage.claim()
-    missed = Missed(row.firing_id, row.fence, START_US, 0, 0)  # type: ignore[arg-type]
-    stage.store.record_missed(0, stage.term, stage.leader, [missed])
-    stage.start([(job_id, row.fence)])
-    stage.complete(ending(row, RunStatus.FAILED, Action.RETRY))
+    moved = stage.store.record_missed(0, stage.term, stage.leader, [missed(row, START_US)])
+    caught_up = row._replace(fence=moved[job_id])  # type: ignore[index]
+    stage.start([(job_id, caught_up.fence)])
+    stage.complete(ending(caught_up, RunStatus.FAILED, Action.RETRY))
     again = stage.restart(job_id)
     stage.complete(ending(again, action=Action.MOVE, next_us=START_US))
     last = stage.restart(job_id)

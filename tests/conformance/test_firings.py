@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from conformance.stage import HOUR_US, SLACK_S, START_US, Stage, int64s, new_job
+from conformance.stage import HOUR_US, SLACK_S, START_US, Stage, int64s, missed, new_job
 from mainspring.errors import TermLost
 from mainspring.instants import US_PER_S
 from mainspring.model import Run, RunStatus, Trigger
-from mainspring.store.protocol import Missed
+from mainspring.store.protocol import MissedStep
 
 
 def test_a_start_carries_the_fence_and_sets_the_lease(stage: Stage) -> None:
@@ -131,16 +133,16 @@ def test_hand_back_leaves_what_is_not_this_holders(stage: Stage) -> None:
 
 
 def test_a_missed_firing_becomes_its_catch_up_run(stage: Stage) -> None:
-    """Nominal time moves, due time and fence stay, the dropped ones make one history row."""
+    """Nominal time moves, due time and lease stay, the dropped ones make one history row."""
     job_id = stage.add(START_US - 3 * HOUR_US)
     [row] = stage.claim()
-    missed = Missed(row.firing_id, row.fence, START_US - HOUR_US, START_US - 3 * HOUR_US, 2)  # type: ignore[arg-type]
-    moved = stage.store.record_missed(0, stage.term, stage.leader, [missed])
-    assert moved == {job_id}
-    [record] = [
+    record = missed(row, START_US - HOUR_US, dropped_us=START_US - 3 * HOUR_US, dropped_count=2)
+    moved = stage.store.record_missed(0, stage.term, stage.leader, [record])
+    assert moved == {job_id: row.fence + 1}
+    [written] = [
         run for run in stage.store.runs_of_job(job_id, limit=9) if run.status is RunStatus.MISSED
     ]
-    assert record == Run(
+    assert written == Run(
         firing_id=row.firing_id,  # type: ignore[arg-type]
         fence=row.fence,
         job_id=job_id,
@@ -152,22 +154,61 @@ def test_a_missed_firing_becomes_its_catch_up_run(stage: Stage) -> None:
         finished_us=START_US,
         missed_count=2,
     )
-    [again] = stage.claim_ids([(job_id, row.fence)])
-    assert (again.scheduled_us, again.due_us, again.catch_up, again.fence) == (
+    assert stage.start([(job_id, row.fence)]).firing_id.tolist() == []
+    [again] = stage.claim_ids([(job_id, row.fence + 1)])
+    assert (again.scheduled_us, again.due_us, again.catch_up, again.fence, again.first_claim) == (
         START_US - HOUR_US,
         START_US - 3 * HOUR_US,
         True,
-        row.fence + 1,
+        row.fence + 2,
+        False,
     )
 
 
-def test_a_repeated_miss_writes_no_second_row(stage: Stage) -> None:
-    """After a lost answer the leader calls again: the same answer, one row."""
+def test_a_firing_that_is_put_off_is_due_then_and_never_claimed(stage: Stage) -> None:
+    """Its lease ends, and its next claim is its first, with the mark of a catch-up."""
     job_id = stage.add(START_US - 3 * HOUR_US)
     [row] = stage.claim()
-    missed = Missed(row.firing_id, row.fence, START_US - HOUR_US, START_US - 3 * HOUR_US, 2)  # type: ignore[arg-type]
-    for _ in range(2):
-        assert stage.store.record_missed(0, stage.term, stage.leader, [missed]) == {job_id}
+    later_us = START_US + 5 * US_PER_S
+    record = missed(row, START_US - HOUR_US, step=MissedStep.WAIT, due_us=later_us)
+    moved = stage.store.record_missed(0, stage.term, stage.leader, [record])
+    assert moved == {job_id: row.fence + 1}
+    assert stage.start([(job_id, row.fence + 1)]).firing_id.tolist() == []
+    assert stage.claim(until_us=later_us - 1) == []
+    [again] = stage.claim(until_us=later_us)
+    assert (again.scheduled_us, again.due_us, again.catch_up, again.first_claim) == (
+        START_US - HOUR_US,
+        later_us,
+        True,
+        True,
+    )
+    assert (again.attempt, again.fence) == (1, row.fence + 2)
+
+
+def test_a_skipped_one_off_goes_with_its_definition(stage: Stage) -> None:
+    """What is left of it is the row that says so."""
+    job_id = stage.add(START_US - HOUR_US, is_once=True)
+    [row] = stage.claim()
+    record = missed(
+        row, START_US, step=MissedStep.REMOVE, dropped_us=START_US - HOUR_US, dropped_count=1
+    )
+    assert job_id in stage.store.record_missed(0, stage.term, stage.leader, [record])
+    assert stage.store.get_jobs([job_id]) == {}
+    [run] = stage.store.runs_of_job(job_id, limit=9)
+    assert (run.status, run.scheduled_us, run.missed_count) == (
+        RunStatus.MISSED,
+        START_US - HOUR_US,
+        1,
+    )
+
+
+def test_a_repeated_miss_changes_nothing(stage: Stage) -> None:
+    """After a lost answer the lease is another one: no second row, no second step."""
+    job_id = stage.add(START_US - 3 * HOUR_US)
+    [row] = stage.claim()
+    record = missed(row, START_US - HOUR_US, dropped_us=START_US - 3 * HOUR_US, dropped_count=2)
+    answers = [stage.store.record_missed(0, stage.term, stage.leader, [record]) for _ in range(2)]
+    assert answers == [{job_id: row.fence + 1}, {}]
     assert [run.status for run in stage.store.runs_of_job(job_id, limit=9)] == [
         RunStatus.PENDING,
         RunStatus.MISSED,
@@ -178,8 +219,8 @@ def test_a_miss_that_drops_nothing_writes_no_row(stage: Stage) -> None:
     """One late occurrence is run itself."""
     job_id = stage.add(START_US - HOUR_US)
     [row] = stage.claim()
-    missed = Missed(row.firing_id, row.fence, row.scheduled_us, 0, 0)  # type: ignore[arg-type]
-    assert stage.store.record_missed(0, stage.term, stage.leader, [missed]) == {job_id}
+    record = missed(row, row.scheduled_us)
+    assert job_id in stage.store.record_missed(0, stage.term, stage.leader, [record])
     [run] = stage.store.runs_of_job(job_id, limit=9)
     assert (run.status, run.catch_up) == (RunStatus.PENDING, True)
 
@@ -192,14 +233,16 @@ def test_a_miss_is_recorded_by_the_lease(stage: Stage) -> None:
     other = stage.store.register_holder("scheduler", "", "")
     unleased = stage.add()
     rows = [
-        Missed(started.firing_id, started.fence, START_US, 0, 0),  # type: ignore[arg-type]
-        Missed(row.firing_id, row.fence + 1, START_US, 0, 0),  # type: ignore[arg-type]
-        Missed(unleased, 0, START_US, 0, 0),  # type: ignore[arg-type]
+        missed(started, START_US),
+        missed(row._replace(fence=row.fence + 1), START_US),
+        missed(row._replace(firing_id=unleased, fence=0), START_US),
     ]
-    assert stage.store.record_missed(0, stage.term, stage.leader, rows) == set()
+    for step in MissedStep:
+        wanted = [dataclasses.replace(each, step=step) for each in rows]
+        assert stage.store.record_missed(0, stage.term, stage.leader, wanted) == {}
     term = stage.store.take_term(0, other)
-    mine = Missed(row.firing_id, row.fence, START_US, 0, 0)  # type: ignore[arg-type]
-    assert stage.store.record_missed(0, term, other, [mine]) == set()
+    mine = missed(row, START_US)
+    assert stage.store.record_missed(0, term, other, [mine]) == {}
 
 
 def test_misses_are_recorded_by_the_leader(stage: Stage) -> None:

@@ -37,6 +37,7 @@ from conformance.stage import (
     START_US,
     HandClock,
     int64s,
+    missed,
     new_job,
 )
 from conformance.twins import Twins
@@ -44,7 +45,7 @@ from mainspring.errors import Conflict, NotFound, TermLost
 from mainspring.instants import INFINITY_US, US_PER_DAY, US_PER_S
 from mainspring.store.memory import MemoryStore
 from mainspring.store.postgres import PostgresStore
-from mainspring.store.protocol import Missed
+from mainspring.store.protocol import MissedStep
 
 EXTENSION_US = 60 * US_PER_S
 EXAMPLES_USUAL = 60
@@ -207,21 +208,39 @@ class StoreMachine(Accounts):
         leader = data.draw(st.sampled_from(self.schedulers))
         self.ask("sweep_unleased", shard, leader, cursor=cursor, full=full, limit=limit)
 
-    @operation(3, needs=lambda self: self.leases, dropped_count=st.integers(0, 3))
-    def record_missed(self, data: st.DataObject, dropped_count: int) -> None:
+    @operation(
+        3,
+        needs=lambda self: self.leases,
+        step=st.sampled_from([MissedStep.RUN, MissedStep.RUN, *MissedStep]),
+        dropped_count=st.integers(0, 3),
+    )
+    def record_missed(self, data: st.DataObject, step: MissedStep, dropped_count: int) -> None:
         row = self._draw_lease(data)
         shard = self._shard_of(row.job_id)
         term, leader, is_led = self._draw_term(data, shard)
         fence = row.fence + data.draw(st.sampled_from([0, 0, 0, 0, 1]))
+        if row.firing_id == row.job_id and not self.once[row.job_id]:
+            step = min(step, MissedStep.WAIT)  # a cursor lives as long as its job
         scheduled_us = row.scheduled_us + 2 * US_PER_S
-        missed = Missed(row.firing_id, fence, scheduled_us, scheduled_us - 1, dropped_count)  # type: ignore[arg-type]
-        answer = self.ask("record_missed", shard, term, leader, [missed])
+        record = missed(
+            row._replace(fence=fence),
+            scheduled_us,
+            step=step,
+            due_us=self.clock.now_us + data.draw(OFFSETS_US),
+            is_catch_up=data.draw(st.booleans()),
+            dropped_us=scheduled_us - 1,
+            dropped_count=dropped_count,
+        )
+        answer = self.ask("record_missed", shard, term, leader, [record])
         assert (answer is TermLost) is not is_led
-        if answer is not TermLost:
-            for firing_id in answer:
-                is_new = self.open[firing_id] != scheduled_us
-                self.open[firing_id] = scheduled_us
-                self._count(row.job_id, 1 if dropped_count and is_new else 0)
+        for firing_id, new_fence in {} if answer is TermLost else answer.items():
+            self._count(row.job_id, 1 if dropped_count else 0)
+            if step is MissedStep.REMOVE:
+                del self.open[firing_id]
+                continue
+            self.open[firing_id] = scheduled_us
+            if step is MissedStep.RUN:
+                self.leases.append(row._replace(fence=new_fence, scheduled_us=scheduled_us))
 
     @operation(3, needs=lambda self: self.leases)
     def hand_back(self, data: st.DataObject) -> None:

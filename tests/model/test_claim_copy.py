@@ -205,7 +205,10 @@ def test_every_lead_byte_of_utf8_is_judged_as_python_judges_it() -> None:
                 assert is_utf8 == isinstance(outcome_, list), body
 
 
-ROW = [1, 2, 3, 4, 5, 6, 7, 3, 1, 0, 0, 8, 9, 10, 11, "t", "q", "* * * * *", "UTC", None, "n", b"1"]
+ROW = [
+    1, 2, 3, 4, 5, 6, 7, 3, 1, 0, 0, 8, 9, 12, 10, 11,
+    "t", "q", "* * * * *", "UTC", "skip", "both", None, "n", b"1",
+]  # fmt: skip
 
 
 def test_every_truncation_of_a_claim_is_refused_alike() -> None:
@@ -330,7 +333,7 @@ def test_decoding_makes_no_object_per_row() -> None:
 
 
 def test_a_batch_is_the_decoded_columns_under_their_names() -> None:
-    batch = ClaimBatch.decode(copy_bytes(KINDS, [ROW, [*ROW[:19], "report-{{week}}", "m", b""]]))
+    batch = ClaimBatch.decode(copy_bytes(KINDS, [ROW, [*ROW[:22], "report-{{week}}", "m", b""]]))
 
     first = batch.row(0)
     assert len(batch) == 2
@@ -340,12 +343,13 @@ def test_a_batch_is_the_decoded_columns_under_their_names() -> None:
     assert (first.fence, first.rev, first.attempt, first.trigger) == (5, 6, 7, 3)
     assert (first.catch_up, first.lost_count, first.first_claim) == (True, 0, False)
     assert (first.claimed_us, first.anchor_us) == (EPOCH_SHIFT_US + 8, EPOCH_SHIFT_US + 9)
+    assert first.previous_us == EPOCH_SHIFT_US + 12
     assert (first.timeout_s, first.grace_s) == (10, 11)
-    assert first[15:] == ("t", "q", "* * * * *", "UTC", None, "n", b"1")
-    assert batch.row(1)[18:] == ("UTC", "report-{{week}}", "m", b"")
+    assert first[16:] == ("t", "q", "* * * * *", "UTC", "skip", "both", None, "n", b"1")
+    assert batch.row(1)[19:] == ("UTC", "skip", "both", "report-{{week}}", "m", b"")
 
 
-@pytest.mark.parametrize("place", [15, 16, 17, 18, 20])
+@pytest.mark.parametrize("place", [16, 17, 18, 19, 20, 21, 23])
 def test_only_the_template_may_be_null(place: int) -> None:
     broken = [*ROW]
     broken[place] = None

@@ -9,7 +9,7 @@ import numpy as np
 
 from mainspring import _frame, _frame_pure, frame
 from mainspring.claim import ClaimBatch, ClaimRow
-from mainspring.instants import INFINITY_US
+from mainspring.instants import INFINITY_US, NEVER_US
 
 PAGE = Path(__file__).parents[2] / "docs" / "frame.md"
 NINE_US = 1_780_923_600_000_000
@@ -27,12 +27,15 @@ FIRST = ClaimRow(
     first_claim=True,
     claimed_us=0,
     anchor_us=0,
+    previous_us=1_780_318_800_000_000,
     timeout_s=300,
     grace_s=60,
     task="send-report",
     queue="default",
     schedule="0 9 * * 1",
     zone="America/New_York",
+    dst_gap="next_valid",
+    dst_overlap="first",
     template=None,
     name="weekly",
     payload=b'{"n":1}',
@@ -42,6 +45,7 @@ SECOND = FIRST._replace(
     due_us=NINE_US + 5_000_000,
     fence=12,
     rev=0,
+    previous_us=NEVER_US,
     attempt=2,
     trigger=1,
     catch_up=True,
@@ -101,7 +105,7 @@ def test_the_table_lists_the_fields_in_the_order_of_the_wire() -> None:
     rows = re.findall(r"^\| (\d+) \| `(\w+)` \|", PAGE.read_text(), re.MULTILINE)
     names = [name for _number, name in rows]
 
-    assert [int(number) for number, _name in rows] == list(range(22))
+    assert [int(number) for number, _name in rows] == list(range(23))
     assert [name for name in names if name not in {"version", "n"}] == list(
         frame.Frame.__slots__  # type: ignore[attr-defined]
     )

@@ -277,7 +277,10 @@ def test_record_missed_finds_firings_by_primary_key(bench: Bench) -> None:
     parameters = {
         **by_ids(bench),
         "holder": bench.leader,
+        "steps": Integers([0, 1, 2, 0, 1] * (BATCH // 5)),
         "scheduled_at": Instants([START_US] * BATCH),
+        "due_at": Instants([START_US] * BATCH),
+        "catch_ups": Booleans([True] * BATCH),
         "dropped_at": Instants([START_US] * BATCH),
         "dropped_counts": Integers([1] * BATCH),
     }

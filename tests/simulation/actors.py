@@ -16,6 +16,7 @@ import numpy as np
 
 from mainspring.clock import DatabaseClock
 from mainspring.core.carrying import carry_out
+from mainspring.core.catch_up import CatchUps
 from mainspring.core.completion import Chance, complete_runs
 from mainspring.core.dispatch import Dispatch, FrameName
 from mainspring.core.ending import Report
@@ -39,6 +40,8 @@ MS = 1_000
 S = 1_000_000
 DEAD_AFTER_US = 5 * S
 SOON_US = 5 * MS  # events close together are handled in one round
+
+CATCH_UP_RATE = 20.0
 
 
 class Actor:
@@ -141,7 +144,9 @@ class SimScheduler(Actor):
         self.extension_us = 0
         self.frame_numbers = itertools.count(1)
         self.chance = Chance(memo, rng.random)
-        self.recipe = Recipe(memo, 50 * MS, 16, lambda: next(self.frame_numbers))
+        self.recipe = Recipe(
+            memo, 50 * MS, 16, lambda: next(self.frame_numbers), CatchUps(CATCH_UP_RATE)
+        )
         self.every(1 * S, self.pulse)
         self.wake()
 

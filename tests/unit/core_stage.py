@@ -10,15 +10,18 @@ import numpy as np
 from mainspring import frame
 from mainspring.claim import ClaimBatch, ClaimRow
 from mainspring.core.carrying import carry_out
+from mainspring.core.catch_up import CatchUps
 from mainspring.core.completion import Chance
+from mainspring.core.ending import Report, end_success
 from mainspring.core.leader import LeaderLimits, LeaderTimes, ShardLeader
 from mainspring.core.now import Now
 from mainspring.core.preparation import Leadership, Recipe
 from mainspring.core.requests import Answer, PreparedFrame, Request
 from mainspring.cron import OccurrenceMemo
-from mainspring.instants import format_instant
+from mainspring.instants import NEVER_US, format_instant
 from mainspring.model import Definition, NewJob
 from mainspring.store.memory import MemoryStore
+from mainspring.store.protocol import Acceptance
 
 MS = 1_000
 S = 1_000_000
@@ -42,12 +45,15 @@ def row(firing_id: int, **changes: Any) -> ClaimRow:
         "first_claim": True,
         "claimed_us": EPOCH_US,
         "anchor_us": EPOCH_US,
+        "previous_us": NEVER_US,
         "timeout_s": 3,
         "grace_s": 60,
         "task": "work",
         "queue": "default",
         "schedule": "@every 10s",
         "zone": "UTC",
+        "dst_gap": "next_valid",
+        "dst_overlap": "first",
         "template": None,
         "name": "j",
         "payload": b"{}",
@@ -106,6 +112,7 @@ class Stage:
         page_rows: int = 100,
         queue_firings: int = 1_000,
         frame_firings: int = 10,
+        catch_up_rate: float = 1_000.0,
     ) -> None:
         self.mono_us = 0
         self.offset_us = EPOCH_US
@@ -124,7 +131,9 @@ class Stage:
         self.limits = LeaderLimits(page_rows=page_rows, queue_firings=queue_firings)
         numbers = itertools.count(1)
         self.chance = Chance(OccurrenceMemo(), lambda: 0.5)
-        self.recipe = Recipe(self.chance.memo, TICK_US, frame_firings, lambda: next(numbers))
+        self.recipe = Recipe(
+            self.chance.memo, TICK_US, frame_firings, lambda: next(numbers), CatchUps(catch_up_rate)
+        )
 
     @property
     def now(self) -> Now:
@@ -163,6 +172,29 @@ class Stage:
             )
             started |= set(starts.firing_id.tolist())
         return started
+
+    def run_to_success(self, frames: list[PreparedFrame]) -> list[int]:
+        """Start every firing, end it well, and move its cursor; returns their occurrences."""
+        assert self.start(frames)
+        ran: list[int] = []
+        for each in frames:
+            sent = frame.decode(each.data)
+            ends = [
+                end_success(
+                    int(sent.firing_id[i]),
+                    int(sent.fence[i]),
+                    int(sent.rev[i]),
+                    int(sent.job_id[i]),
+                    int(sent.scheduled_us[i]),
+                    int(sent.next_us[i]),
+                    Report("success"),
+                )
+                for i in range(len(sent))
+            ]
+            answer = self.store.complete(ends)
+            assert set(answer.acceptances) == {Acceptance.ACCEPTED}
+            ran += sent.scheduled_us.tolist()
+        return ran
 
     def add_once(self, *due_us: int, **changes: Any) -> list[int]:
         """Register one-offs."""

@@ -15,7 +15,6 @@ from mainspring.core.preparation import (
     claim_and_prepare,
     cut,
     explicit_keys,
-    judge,
     next_occurrences,
 )
 from mainspring.core.requests import ClaimIds, ClaimPage
@@ -115,47 +114,12 @@ def test_jobs_that_share_an_h_do_not_share_an_evaluation() -> None:
 
 
 def test_a_schedule_that_cannot_be_read_any_more_is_run_once_more_and_then_parked() -> None:
-    """Its firing is not judged and its key falls back to UTC; nobody else is held up by it."""
+    """Its key falls back to UTC; nobody else is held up by it."""
     gone = row(1, zone="Nowhere/Gone", schedule="0 9 * * *", template="{{hour}}", claimed_us=2**60)
     batch = ClaimBatch.from_rows([gone, row(2, claimed_us=EPOCH_US)])
 
     assert [UNREADABLE_US, EPOCH_US + 10 * S] == next_occurrences(batch, OccurrenceMemo()).tolist()
-    assert ([], 0) == judge(batch)
     assert ["2026-06-08T12+0000", ""] == explicit_keys(batch, np.array([0, 1]))
-
-
-def test_only_attempt_one_of_a_scheduled_firing_never_claimed_before_is_judged() -> None:
-    late = {"claimed_us": EPOCH_US + 70 * S, "grace_s": 60}
-    batch = ClaimBatch.from_rows(
-        [
-            row(1, **late),
-            row(2, **late, first_claim=False),
-            row(3, **late, trigger=int(Trigger.MANUAL)),
-            row(4, claimed_us=EPOCH_US + 60 * S, grace_s=60),
-        ]
-    )
-    missed, count = judge(batch)
-
-    assert [1] == [each.firing_id for each in missed]
-    assert (7, EPOCH_US + 60 * S) == (count, missed[0].scheduled_us), "70 is within the grace"
-    assert (6, EPOCH_US) == (missed[0].dropped_count, missed[0].dropped_us)
-
-
-def test_a_one_off_that_was_past_when_it_was_registered_misses_nothing() -> None:
-    """It was meant to run at once; one that was waited for in vain is missed, and so is a cron."""
-    once = {"schedule": "2026-06-08T12:00:00Z", "claimed_us": EPOCH_US + 3_600 * S}
-    batch = ClaimBatch.from_rows(
-        [
-            row(1, **once, anchor_us=EPOCH_US),
-            row(2, **once, anchor_us=EPOCH_US + 1_000 * S),
-            row(3, **once, anchor_us=EPOCH_US - 1),
-            row(4, schedule="0 12 * * *", claimed_us=EPOCH_US + 3_600 * S),
-        ]
-    )
-    missed, count = judge(batch)
-
-    assert [3, 4] == [each.firing_id for each in missed]
-    assert count == 2
 
 
 def test_a_claim_names_the_first_few_jobs_that_missed_occurrences() -> None:

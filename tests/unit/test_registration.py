@@ -8,7 +8,7 @@ import pytest
 
 from mainspring.errors import InvalidInput, InvalidSchedule, InvalidTemplate
 from mainspring.instants import INSTANT_MAX_US, format_instant, parse_instant
-from mainspring.model import Backoff, Definition, MissedWindow
+from mainspring.model import Backoff, Definition, DstGap, DstOverlap, MissedWindow
 from mainspring.registration import FIELDS, RANGES, JobIn, Limits, job_from, job_in, read_job
 
 NOW_US = parse_instant("2026-06-03T12:00:00Z")
@@ -182,11 +182,33 @@ def test_a_cap_below_the_base_is_refused() -> None:
     assert refused(body(retry_base_seconds=3601)).pointer == "/retry_cap_seconds"
 
 
-@pytest.mark.parametrize("policy", ["SKIP", "RUN_ALL"])
-def test_other_policies_on_missed_windows_are_refused_with_a_hint(policy: str) -> None:
-    error = refused(body(missed_window=policy))
-    assert error.pointer == "/missed_window"
+@pytest.mark.parametrize("policy", MissedWindow)
+def test_every_policy_on_missed_windows_is_taken(policy: MissedWindow) -> None:
+    job = read_job(body(missed_window=policy), now_us=NOW_US)
+    assert job.definition.missed_window is policy
+
+
+@pytest.mark.parametrize("policy", [MissedWindow.RUN_ONCE, MissedWindow.RUN_ALL])
+def test_a_one_off_in_the_past_is_due_at_its_own_instant(policy: MissedWindow) -> None:
+    past = format_instant(NOW_US - 2_000_000)
+    job = read_job(body(schedule=past, missed_window=policy), now_us=NOW_US)
+    assert job.first_us == NOW_US - 2_000_000
+
+
+def test_a_one_off_in_the_past_that_would_be_skipped_is_refused() -> None:
+    error = refused(body(schedule=format_instant(NOW_US - 2_000_000), missed_window="SKIP"))
+    assert error.pointer == "/schedule"
     assert "RUN_ONCE" in (error.hint or "")
+    now = body(schedule=format_instant(NOW_US), missed_window="SKIP")
+    assert read_job(now, now_us=NOW_US).first_us == NOW_US
+
+
+def test_dst_options_are_enumerations() -> None:
+    definition = read_job(body(dst_gap="skip", dst_overlap="both"), now_us=NOW_US).definition
+    assert (definition.dst_gap, definition.dst_overlap) == (DstGap.SKIP, DstOverlap.BOTH)
+    error = refused(body(dst_gap="later"))
+    assert error.pointer == "/dst_gap"
+    assert "next_valid, skip" in (error.hint or "")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from mainspring.cli.output import json_option, print_json, print_table
 from mainspring.cli.render import cell, cells
 from mainspring.errors import InvalidInput
 from mainspring.jobs import Jobs
+from mainspring.model import DstGap, DstOverlap, MissedWindow
 
 
 @click.group()
@@ -41,6 +42,22 @@ def jobs() -> None:
 @click.option("--retry-base-seconds", type=int, help="The first delay.  [default: 5]")
 @click.option("--retry-cap-seconds", type=int, help="The longest delay.  [default: 3600]")
 @click.option("--timeout-seconds", type=int, help="Then an attempt has failed.  [default: 300]")
+@click.option(
+    "--missed-window",
+    type=click.Choice([each.value for each in MissedWindow]),
+    help="What becomes of occurrences that nobody could serve.  [default: RUN_ONCE]",
+)
+@click.option("--max-missed", type=int, help="RUN_ALL: how many are run at most.  [default: 100]")
+@click.option(
+    "--dst-gap",
+    type=click.Choice([each.value for each in DstGap]),
+    help="A fixed time that the zone leaves out.  [default: next_valid]",
+)
+@click.option(
+    "--dst-overlap",
+    type=click.Choice([each.value for each in DstOverlap]),
+    help="A fixed time that the zone has twice.  [default: first]",
+)
 @click.option("--misfire-grace-seconds", type=int, help="Later than this is missed.  [default: 60]")
 @dsn_option
 @json_option

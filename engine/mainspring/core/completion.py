@@ -225,7 +225,13 @@ def _next_us(job: Job | None, memo: OccurrenceMemo, *, after_us: int) -> int:
     definition = job.definition
     try:
         return memo.next_us(
-            definition.schedule, definition.timezone, job.anchor_us, after_us, job.job_id
+            definition.schedule,
+            definition.timezone,
+            job.anchor_us,
+            after_us,
+            job.job_id,
+            definition.dst_gap,
+            definition.dst_overlap,
         )
     except InvalidSchedule:
         return UNREADABLE_US

@@ -4,8 +4,10 @@ One object serves all shards of a scheduler process.  Frames wait here in the or
 were released, by (queue, task), until a live worker that knows the task has credit; a task without
 a worker waits, visibly in `waiting`, and burns no attempt.
 
-A worker gets no younger frame while an older one that it could run waits for more credit than it
-has left; so large frames are not starved by small ones.
+Live frames go before catch-up, which also fills no more than half of a worker's window, so that
+what falls due meanwhile finds room.  Of each kind a worker gets no younger frame while an older one
+that it could run waits for more credit than it has left; so large frames are not starved by small
+ones.
 
 A worker's beacon is its whole state, so what it lists is held, what it passed over is finished and
 what it names lost is claimed anew.  Nothing is believed of a worker that is silent.
@@ -17,6 +19,7 @@ import itertools
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from mainspring.core.requests import PreparedFrame
 from mainspring.queue.answers import Beacon, Returned
@@ -24,6 +27,12 @@ from mainspring.queue.answers import Beacon, Returned
 OUTSTANDING_FRAMES_MAX = 10_000
 """Frames of one leader in one worker's hands: half of what its beacon can list."""
 LOOKS = 50
+
+CATCH_UP_SHARE = 0.5
+"""Of a worker's window, what catch-up may fill."""
+
+_Lane: TypeAlias = tuple[str, str, bool]
+"""Queue, task, and whether it is catch-up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +76,12 @@ class _Worker:
     def credit(self) -> int:
         return self.window - self.promised
 
-    def has_room(self, count: int) -> bool:
+    def has_room(self, count: int, share: float) -> bool:
         if not self.outstanding:
             # A frame larger than the whole window goes to a worker that has nothing else.
             return self.window > 0
-        return self.credit() >= count and len(self.outstanding) < OUTSTANDING_FRAMES_MAX
+        is_fitting = self.promised + count <= self.window * share
+        return is_fitting and len(self.outstanding) < OUTSTANDING_FRAMES_MAX
 
     def add(self, seq: int, sent: _Outstanding) -> None:
         self.outstanding[seq] = sent
@@ -95,7 +105,7 @@ class Dispatch:
         self._silence_us = silence_us
         self._unanswered_us = unanswered_us
         self._workers: dict[int, _Worker] = {}
-        self._ready: dict[tuple[str, str], deque[tuple[int, PreparedFrame]]] = {}
+        self._ready: dict[_Lane, deque[tuple[int, PreparedFrame]]] = {}
         self._waiting: Counter[tuple[str, str]] = Counter()
         self._next_look_us = 0
         self._order = itertools.count(1)
@@ -104,7 +114,7 @@ class Dispatch:
     def release(self, frames: list[PreparedFrame]) -> None:
         """Take frames whose time has come."""
         for frame in frames:
-            lane = self._ready.setdefault((frame.queue, frame.task), deque())
+            lane = self._ready.setdefault(_lane(frame), deque())
             lane.append((next(self._order), frame))
             self._waiting[frame.queue, frame.task] += len(frame)
 
@@ -178,19 +188,24 @@ class Dispatch:
 
     def next_send(self, monotonic_us: int) -> Send | None:
         """Return the next frame to be sent; tell `on_sent` before asking again."""
-        lanes = sorted((lane[0][0], name) for name, lane in self._ready.items() if lane)
+        lanes = sorted((name[2], lane[0][0], name) for name, lane in self._ready.items() if lane)
         reserved: set[int] = set()
-        for _, (queue, task) in lanes:
-            lane = self._ready[queue, task]
+        for is_catch_up, _, name in lanes:
+            queue, task, _ = name
+            lane = self._ready[name]
             able = self._able(queue, task, monotonic_us)
-            worker_id = self._choose(able - reserved, len(lane[0][1]))
+            worker_id = self._choose(
+                able - reserved, len(lane[0][1]), share=CATCH_UP_SHARE if is_catch_up else 1.0
+            )
             if worker_id is None:
                 reserved |= able
                 continue
             frame = lane.popleft()[1]
             self._waiting[queue, task] -= len(frame)
             if not lane:
-                del self._ready[queue, task], self._waiting[queue, task]
+                del self._ready[name]
+            if not self._waiting[queue, task]:
+                del self._waiting[queue, task]
             worker = self._workers[worker_id]
             send = Send(worker_id, worker.next_seq, frame)
             worker.next_seq += 1
@@ -207,7 +222,7 @@ class Dispatch:
         worker.next_seq = send.seq
         worker.window = 0  # nothing more until its next beacon
         worker.pop(send.seq)
-        lane = self._ready.setdefault((send.frame.queue, send.frame.task), deque())
+        lane = self._ready.setdefault(_lane(send.frame), deque())
         lane.appendleft((next(self._resent), send.frame))
         self._waiting[send.frame.queue, send.frame.task] += len(send.frame)
 
@@ -217,9 +232,11 @@ class Dispatch:
             kept = deque(entry for entry in lane if entry[1].shard != shard)
             if kept:
                 self._ready[name] = kept
-                self._waiting[name] = sum(len(frame) for _, frame in kept)
             else:
-                del self._ready[name], self._waiting[name]
+                del self._ready[name]
+        self._waiting = Counter()
+        for (queue, task, _), lane in self._ready.items():
+            self._waiting[queue, task] += sum(len(frame) for _, frame in lane)
         for worker in self._workers.values():
             for seq, sent in list(worker.outstanding.items()):
                 if sent.frame.shard == shard:
@@ -246,12 +263,20 @@ class Dispatch:
             and queue in worker.queues
         }
 
-    def _choose(self, able: set[int], count: int) -> int | None:
-        """Return the worker with the most credit of those with room for so many firings."""
-        fitting = [worker_id for worker_id in able if self._workers[worker_id].has_room(count)]
+    def _choose(self, able: set[int], count: int, *, share: float) -> int | None:
+        """Return the worker with the most credit of those with room for so many firings.
+
+        `share` is the part of its window that a worker may have filled by then.
+        """
+        workers = self._workers
+        fitting = [worker_id for worker_id in able if workers[worker_id].has_room(count, share)]
         if not fitting:
             return None
         return max(fitting, key=lambda worker_id: (self._workers[worker_id].credit(), -worker_id))
+
+
+def _lane(frame: PreparedFrame) -> _Lane:
+    return frame.queue, frame.task, frame.is_catch_up
 
 
 def _name(sent: _Outstanding) -> FrameName:

@@ -1,8 +1,9 @@
 """A worker's decisions: what to hold, start, run, complete and answer.  Pure; see core/__init__.
 
 A frame that arrived is held; of what is held only as many firings are started as there is room
-for, so a slow handler does not run out its neighbours' leases.  Started firings wait in a short
-line for a slot.  Ends are completed in batches, one batch under way at a time.
+for, so a slow handler does not run out its neighbours' leases.  Live ones go before catch-up, which
+also has no more than half of the slots: what falls due meanwhile finds one.  Started firings wait
+in a short line for a slot.  Ends are completed in batches, one batch under way at a time.
 
 What its leaders hear of it is `holding`'s part.
 """
@@ -106,7 +107,9 @@ class Execution:
             tasks=tasks,
             on_dropped=on_dropped,
         )
-        self._backlog: deque[Held] = deque()
+        self._live: deque[Held] = deque()
+        self._catch_up: deque[Held] = deque()
+        self._catch_up_runs = 0
         self._starting: dict[int, tuple[Held, int]] | None = None
         self._runnable: deque[int] = deque()
         self._runs: dict[int, _Run] = {}
@@ -147,19 +150,20 @@ class Execution:
     def on_leaders(self, addresses: dict[int, str]) -> None:
         """Take which schedulers are alive; what is not started of the others is dropped."""
         self._holding.on_leaders(addresses)
-        self._backlog = deque(filter(self._holding.holds, self._backlog))
+        self._live = deque(filter(self._holding.holds, self._live))
+        self._catch_up = deque(filter(self._holding.holds, self._catch_up))
 
     def on_delivery(self, envelope: Envelope, frame: Frame) -> None:
         """Take a frame; what is not for this worker, or comes twice, is dropped and counted."""
         held = self._holding.on_delivery(envelope, frame)
         if held is not None:
-            self._backlog.append(held)
+            (self._catch_up if frame.catch_up(0) else self._live).append(held)
 
     def poll(self, monotonic_us: int, *, is_trusted: bool) -> Work:
         """Return what is to be done now; `is_trusted` says whether a start may be asked for."""
         self._measure(monotonic_us)
         work = Work()
-        if is_trusted and not self.draining and self._starting is None and self._backlog:
+        if is_trusted and not self.draining and self._starting is None:
             work.start = self._choose_starts()
         while self._runnable and self._running_count < self._limits.concurrency:
             run_key = self._runnable.popleft()
@@ -197,6 +201,7 @@ class Execution:
             run_key = self._next_key
             self._next_key += 1
             self._runs[run_key] = _Run(held, index, started_us)
+            self._catch_up_runs += held.frame.catch_up(index)
             self._runnable.append(run_key)
             self.counts.started += 1
         refused: dict[int, tuple[Held, list[int]]] = {}
@@ -223,6 +228,7 @@ class Execution:
     def on_run_ended(self, run_key: int, report: Report, monotonic_us: int) -> None:
         """Take the end of a run; it is completed with the next batch."""
         run = self._runs.pop(run_key)
+        self._catch_up_runs -= run.held.frame.catch_up(run.index)
         self._running_count -= 1
         self._rate_count += 1
         if not self._ends:
@@ -258,9 +264,10 @@ class Execution:
     def on_drain(self) -> None:
         """Stop taking and starting; give back what was not started, finish what was."""
         self._holding.on_drain()
-        for held in self._backlog:
+        for held in (*self._live, *self._catch_up):
             self._holding.give_back(held, range(held.begun, len(held.frame)))
-        self._backlog.clear()
+        self._live.clear()
+        self._catch_up.clear()
 
     def on_new_identity(self, worker_id: int) -> None:
         """Take a new holder id: what the old one held and had not started is not ours any more.
@@ -269,27 +276,19 @@ class Execution:
         fence, unless a leader has ended it as lost by then.
         """
         self._holding.on_new_identity(worker_id)
-        self._backlog.clear()
+        self._live.clear()
+        self._catch_up.clear()
 
     def _choose_starts(self) -> StartRequest | None:
+        if not self._live and not self._catch_up:
+            return None
         ahead = self._rate_per_s * self._limits.start_ahead_us / 1_000_000
         room = int(self._limits.concurrency + ahead) - len(self._runs)
-        room = min(room, START_ROWS_MAX)
         starting: dict[int, tuple[Held, int]] = {}
-        parts: list[tuple[Held, int, int]] = []
-        while room > 0 and self._backlog:
-            held = self._backlog[0]
-            first, last = held.begun, min(held.begun + room, len(held.frame))
-            ids = held.frame.firing_id[first:last].tolist()
-            # One statement cannot start a firing twice: a second copy waits for the next.
-            if any(firing_id in starting for firing_id in ids):
-                break
-            starting.update((firing_id, (held, first + k)) for k, firing_id in enumerate(ids))
-            parts.append((held, first, last))
-            held.begun = last
-            room -= last - first
-            if held.begun == len(held.frame):
-                self._backlog.popleft()
+        parts = _take(self._live, min(room, START_ROWS_MAX), starting)
+        slots = max(1, self._limits.concurrency // 2)
+        room = min(room - len(starting), slots - self._catch_up_runs)
+        parts += _take(self._catch_up, min(room, START_ROWS_MAX - len(starting)), starting)
         if not parts:
             return None
         self._starting = starting
@@ -328,3 +327,24 @@ class Execution:
         rate = self._rate_count * 1_000_000 / span_us
         self._rate_per_s += RATE_WEIGHT * (rate - self._rate_per_s)
         self._rate_since_us, self._rate_count = monotonic_us, 0
+
+
+def _take(
+    backlog: deque[Held], room: int, starting: dict[int, tuple[Held, int]]
+) -> list[tuple[Held, int, int]]:
+    """Take up to `room` firings off a backlog into `starting`; returns (frame, first, last)."""
+    parts: list[tuple[Held, int, int]] = []
+    while room > 0 and backlog:
+        held = backlog[0]
+        first, last = held.begun, min(held.begun + room, len(held.frame))
+        ids = held.frame.firing_id[first:last].tolist()
+        # One statement cannot start a firing twice: a second copy waits for the next.
+        if any(firing_id in starting for firing_id in ids):
+            break
+        starting.update((firing_id, (held, first + k)) for k, firing_id in enumerate(ids))
+        parts.append((held, first, last))
+        held.begun = last
+        room -= last - first
+        if held.begun == len(held.frame):
+            backlog.popleft()
+    return parts

@@ -300,6 +300,8 @@ class ShardLeader:
                     self._cursor = answer.last
             if answer.claimed_count >= request.limit:
                 self._is_page_wanted = True
+        if len(answer.put_off_ids):
+            self.on_hints(answer.put_off_ids, answer.put_off_us)
 
     def _on_refilled(self, request: Request, answer: Refilled, now: Now) -> None:
         assert isinstance(request, Refill)

@@ -4,8 +4,8 @@
 judge what came too late, record it, compute the next occurrences, render the keys, cut the batch
 into frames.  Everything but the calls of the store is a pure function here.
 
-A frame holds firings of one queue, one task and one release tick, and no more payload than a wire
-takes at once; a firing that has lost two workers already travels alone.
+A frame holds firings of one queue, one task and one release tick, either live ones or catch-up, and
+no more payload than a wire takes at once; a firing that has lost two workers already travels alone.
 """
 
 from __future__ import annotations
@@ -13,28 +13,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mainspring import frame
 from mainspring.claim import ClaimBatch
+from mainspring.core.catch_up import CatchUps
 from mainspring.core.ending import UNREADABLE_US
+from mainspring.core.judgement import Judgement, judge, late_rows, settled
 from mainspring.core.requests import ClaimIds, ClaimPage, Prepared, PreparedFrame
-from mainspring.cron import (
-    OccurrenceMemo,
-    ScheduleKind,
-    is_spread,
-    judge_missed,
-    load_zone,
-    parse_schedule,
-)
+from mainspring.cron import OccurrenceMemo, is_spread, load_zone
 from mainspring.errors import InvalidSchedule
 from mainspring.instants import INFINITY_US
 from mainspring.keys import compile_template, default_key, firing_suffix, render
-from mainspring.model import FiringId, MissedWindow, Trigger, format_job_id
-from mainspring.store.protocol import FiringStore, Missed
+from mainspring.model import Trigger, format_job_id
+from mainspring.store.protocol import FiringStore, JobStore, Missed, MissedStep
 
 Int64s = NDArray[np.int64]
 LOSSES_BEFORE_ALONE = 2
@@ -60,16 +55,17 @@ class Recipe:
     tick_us: int
     frame_firings_max: int
     take_frame_no: Callable[[], int]
+    catch_ups: CatchUps
+
+
+class ClaimStore(FiringStore, JobStore, Protocol):
+    """What a claim needs of a store."""
 
 
 def claim_and_prepare(
-    store: FiringStore, who: Leadership, request: ClaimPage | ClaimIds, recipe: Recipe
+    store: ClaimStore, who: Leadership, request: ClaimPage | ClaimIds, recipe: Recipe
 ) -> Prepared:
-    """Carry out one claim; raises what the store raises.
-
-    A crash between the claim and the record of its misses runs the occurrence it found late, as
-    it is; nothing is lost, and the next claim judges the ones after it.
-    """
+    """Carry out one claim; raises what the store raises."""
     if isinstance(request, ClaimPage):
         batch = store.claim_page(
             who.shard,
@@ -90,11 +86,9 @@ def claim_and_prepare(
         )
     if not len(batch):
         return Prepared([], claimed_count=0, last=None, missed_count=0, claimed_us=None)
+    claimed_count, claimed_us = len(batch), int(batch.claimed_us[0])
     last = (int(batch.due_us[-1]), int(batch.firing_id[-1]))
-    missed, missed_count = judge(batch)
-    if missed:
-        moved = store.record_missed(who.shard, who.term, who.holder_id, missed)
-        batch = caught_up(batch, [row for row in missed if row.firing_id in moved])
+    batch, judgement, put_off = _judge(store, who, batch, recipe)
     next_us = next_occurrences(batch, recipe.memo)
     frames = [
         _encode(batch, rows, next_us, who, recipe, release_tick)
@@ -102,71 +96,36 @@ def claim_and_prepare(
     ]
     return Prepared(
         frames=frames,
-        claimed_count=len(batch),
+        claimed_count=claimed_count,
         last=last,
-        missed_count=missed_count,
-        claimed_us=int(batch.claimed_us[0]),
-        # Only cursors are judged, and those bear the ids of their jobs.
-        missed_job_ids=[row.firing_id for row in missed[:MISSED_NAMED_MAX]],
+        missed_count=judgement.missed_count,
+        claimed_us=claimed_us,
+        missed_job_ids=judgement.missed_job_ids[:MISSED_NAMED_MAX],
+        dropped_count=judgement.dropped_count,
+        large=judgement.large,
+        put_off_ids=np.array([row.firing_id for row in put_off], np.int64),
+        put_off_us=np.array([row.due_us for row in put_off], np.int64),
     )
 
 
-def judge(batch: ClaimBatch) -> tuple[list[Missed], int]:
-    """Return the late firings with what they become, and how many occurrences were missed.
-
-    Judged once: attempt 1 of a scheduled firing that was never claimed before.  A one-off whose
-    instant was past when it was registered is meant to run at once, so it misses nothing.
-    """
-    late_us = batch.claimed_us - batch.scheduled_us
-    is_judged = (
-        (batch.first_claim == 1)
-        & (batch.trigger == int(Trigger.SCHEDULE))
-        & (late_us > batch.grace_s.astype(np.int64) * 1_000_000)
-    )
-    rows: list[Missed] = []
-    missed_count = 0
-    for i in np.flatnonzero(is_judged).tolist():
-        row = batch.row(i)
-        try:
-            schedule = parse_schedule(
-                row.schedule, row.zone, anchor_us=row.anchor_us, job_id=row.job_id
-            )
-        except InvalidSchedule:
-            continue  # run it as it is; `next_occurrences` parks what follows
-        if schedule.kind is ScheduleKind.ONCE and row.anchor_us >= row.scheduled_us:
-            continue
-        verdict = judge_missed(
-            schedule,
-            MissedWindow.RUN_ONCE,
-            row.scheduled_us,
-            row.claimed_us,
-            row.grace_s * 1_000_000,
-            max_missed=1,  # without effect on RUN_ONCE
-        )
-        if verdict.is_on_time or verdict.run_scheduled_us is None:
-            continue
-        missed_count += verdict.missed_count
-        rows.append(
-            Missed(
-                firing_id=FiringId(row.firing_id),
-                fence=row.fence,
-                scheduled_us=verdict.run_scheduled_us,
-                dropped_us=verdict.dropped_first_us or 0,
-                dropped_count=verdict.dropped_count,
-            )
-        )
-    return rows, missed_count
-
-
-def caught_up(batch: ClaimBatch, rows: list[Missed]) -> ClaimBatch:
-    """Return the batch with the firings that were moved to their catch-up occurrence."""
-    by_id = {row.firing_id: row.scheduled_us for row in rows}
-    scheduled_us = batch.scheduled_us.copy()
-    catch_up = batch.catch_up.copy()
-    for i in np.flatnonzero(np.isin(batch.firing_id, np.array(list(by_id), np.int64))).tolist():
-        scheduled_us[i] = by_id[FiringId(int(batch.firing_id[i]))]
-        catch_up[i] = 1
-    return batch.replace(scheduled_us=scheduled_us, catch_up=catch_up)
+def _judge(
+    store: ClaimStore, who: Leadership, batch: ClaimBatch, recipe: Recipe
+) -> tuple[ClaimBatch, Judgement, list[Missed]]:
+    """Judge and record what came late; returns what is left, and what is due at another time."""
+    rows = late_rows(batch)
+    if not len(rows):
+        return batch, Judgement(), []
+    jobs = store.get_jobs(batch.job_id[rows].tolist())
+    judgement = judge(batch, rows, jobs, recipe.catch_ups.of(who.shard, who.term))
+    if not judgement.rows:
+        return batch, judgement, []
+    fences = store.record_missed(who.shard, who.term, who.holder_id, judgement.rows)
+    put_off = [
+        row
+        for row in judgement.rows
+        if row.step is MissedStep.WAIT and row.firing_id in fences and row.due_us != INFINITY_US
+    ]
+    return settled(batch, judgement, fences), judgement, put_off
 
 
 def next_occurrences(batch: ClaimBatch, memo: OccurrenceMemo) -> Int64s:
@@ -184,12 +143,16 @@ def next_occurrences(batch: ClaimBatch, memo: OccurrenceMemo) -> Int64s:
     has_own = np.array([is_spread(text) for text in batch.schedule.values], bool)
     anchor_us = np.where(is_every[schedule_codes], batch.anchor_us, 0)
     job_id = np.where(has_own[schedule_codes], batch.job_id, 0)
-    keys = (anchor_us, job_id, batch.scheduled_us, zone_codes, schedule_codes)
+    dst = (batch.dst_gap.codes, batch.dst_overlap.codes)
+    keys = (anchor_us, job_id, batch.scheduled_us, *dst, zone_codes, schedule_codes)
     for rows in _runs_of_equals(keys):
         first = int(rows[0])
         text, zone = batch.schedule[first], batch.zone[first]
+        dst_gap, dst_overlap = batch.dst_gap[first], batch.dst_overlap[first]
         assert text is not None
         assert zone is not None
+        assert dst_gap is not None
+        assert dst_overlap is not None
         try:
             next_us = memo.next_us(
                 text,
@@ -197,6 +160,8 @@ def next_occurrences(batch: ClaimBatch, memo: OccurrenceMemo) -> Int64s:
                 int(batch.anchor_us[first]),
                 int(batch.scheduled_us[first]),
                 int(batch.job_id[first]),
+                dst_gap,
+                dst_overlap,
             )
         except InvalidSchedule:
             next_us = UNREADABLE_US
@@ -216,7 +181,7 @@ def cut(batch: ClaimBatch, tick_us: int, frame_firings_max: int) -> Iterator[tup
     payload_bytes = np.diff(batch.payload.offsets)
     ticks = -(-batch.due_us // tick_us)
     alone = np.where(batch.lost_count >= LOSSES_BEFORE_ALONE, np.arange(1, len(batch) + 1), 0)
-    keys = (alone, batch.task.codes, batch.queue.codes, ticks)
+    keys = (alone, batch.catch_up, batch.task.codes, batch.queue.codes, ticks)
     for equals in _runs_of_equals(keys):
         ends_bytes = np.cumsum(payload_bytes[equals])
         first, sent_bytes = 0, 0
@@ -316,4 +281,5 @@ def _encode(
         fences=batch.fence[rows],
         due_us=batch.due_us[rows],
         data=data,
+        is_catch_up=bool(batch.catch_up[first]),
     )

@@ -7,9 +7,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from mainspring.core.catch_up import LargeCatchUp
 from mainspring.store.protocol import StartedRun
 
 Int64s = NDArray[np.int64]
+
+
+def _none() -> Int64s:
+    return np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,8 @@ class Refilled:
 class PreparedFrame:
     """Leased firings, encoded; released at `release_tick`.
 
-    `data` is the frame as it goes on the wire.  The arrays are its ledger entry, shape (n,).
+    `data` is the frame as it goes on the wire; `is_catch_up` means that live ones go first.  The
+    arrays are its ledger entry, shape (n,).
     """
 
     shard: int
@@ -86,6 +92,7 @@ class PreparedFrame:
     fences: Int64s
     due_us: Int64s
     data: bytes
+    is_catch_up: bool = False
 
     def __len__(self) -> int:
         return len(self.firing_ids)
@@ -96,7 +103,9 @@ class Prepared:
     """Answer to a claim.
 
     `last` is the key of the last row, None if nothing was claimed; `missed_job_ids` are the first
-    few jobs of which occurrences were missed.
+    few jobs of which occurrences were missed, `dropped_count` how many of those nothing will run,
+    and `large` the catch-ups that begin and are worth an alert.  `put_off_ids` and `put_off_us`,
+    shape (k,), are firings whose lease ended, and when each is due.
     """
 
     frames: list[PreparedFrame]
@@ -105,6 +114,10 @@ class Prepared:
     missed_count: int
     claimed_us: int | None
     missed_job_ids: list[int] = field(default_factory=list)
+    dropped_count: int = 0
+    large: list[LargeCatchUp] = field(default_factory=list)
+    put_off_ids: Int64s = field(default_factory=_none)
+    put_off_us: Int64s = field(default_factory=_none)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

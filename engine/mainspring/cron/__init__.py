@@ -35,8 +35,8 @@ Sources: crontab(5) of Vixie cron; RFC 3339; RFC 8536 and PEP 495 for gaps and o
 
 from __future__ import annotations
 
-from mainspring.cron.memo import OccurrenceMemo
-from mainspring.cron.missed import Verdict, judge_missed
+from mainspring.cron.memo import Generations, OccurrenceMemo
+from mainspring.cron.missed import ON_TIME, Verdict, judge_missed
 from mainspring.cron.occurrence import (
     DueOccurrences,
     count_occurrences,
@@ -49,7 +49,9 @@ from mainspring.cron.spread import is_spread
 from mainspring.cron.zone import Zone, load_zone, zone_names
 
 __all__ = [
+    "ON_TIME",
     "DueOccurrences",
+    "Generations",
     "OccurrenceMemo",
     "Schedule",
     "ScheduleKind",

@@ -7,12 +7,13 @@ answers nearly all of a batch.
 
 from __future__ import annotations
 
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from mainspring.cron.occurrence import next_occurrence_us, next_of_period_us
 from mainspring.cron.schedule import Schedule, ScheduleKind, parse_schedule
 from mainspring.cron.spread import spread
 from mainspring.instants import INFINITY_US
+from mainspring.model import DstGap, DstOverlap
 
 ANSWERS_MAX: Final = 65_536
 """About 12 MB with the keys; a burst at :00 asks for a few thousand distinct ones."""
@@ -21,6 +22,8 @@ SCHEDULES_MAX: Final = 8_192
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
+_Meaning: TypeAlias = tuple[str, str, str, str]
+"""Text, zone, what a gap does, what an overlap does."""
 
 
 class Generations(Generic[_Key, _Value]):
@@ -60,16 +63,23 @@ class Generations(Generic[_Key, _Value]):
 
 
 class OccurrenceMemo:
-    """Next occurrence by (text, zone, instant); safe to share between threads."""
+    """Next occurrence by (text, zone, DST options, instant); safe to share between threads."""
 
     __slots__ = ("_answers", "_schedules")
 
     def __init__(self, answers_max: int = ANSWERS_MAX, schedules_max: int = SCHEDULES_MAX) -> None:
-        self._answers: Generations[tuple[str, str, int], int] = Generations(answers_max)
-        self._schedules: Generations[tuple[str, str], Schedule] = Generations(schedules_max)
+        self._answers: Generations[tuple[_Meaning, int], int] = Generations(answers_max)
+        self._schedules: Generations[_Meaning, Schedule] = Generations(schedules_max)
 
     def next_us(
-        self, text: str, zone_name: str, anchor_us: int, after_us: int, job_id: int = 0
+        self,
+        text: str,
+        zone_name: str,
+        anchor_us: int,
+        after_us: int,
+        job_id: int = 0,
+        dst_gap: str = DstGap.NEXT_VALID,
+        dst_overlap: str = DstOverlap.FIRST,
     ) -> int:
         """Give the first occurrence strictly later than `after_us`, or INFINITY_US for none.
 
@@ -83,6 +93,8 @@ class OccurrenceMemo:
             Usually the occurrence that has just ended.
         job_id
             Counts for an `H` alone.
+        dst_gap, dst_overlap
+            The job's, as enumerations or their texts.
 
         Raises
         ------
@@ -91,13 +103,20 @@ class OccurrenceMemo:
             tzdata has dropped the name.
         """
         text = spread(text, job_id)
-        answer_us = self._answers.get((text, zone_name, after_us))
+        meaning = (text, zone_name, dst_gap, dst_overlap)
+        answer_us = self._answers.get((meaning, after_us))
         if answer_us is not None:
             return answer_us
-        schedule = self._schedules.get((text, zone_name))
+        schedule = self._schedules.get(meaning)
         if schedule is None:
-            schedule = parse_schedule(text, zone_name, anchor_us=0)
-            self._schedules.put((text, zone_name), schedule)
+            schedule = parse_schedule(
+                text,
+                zone_name,
+                anchor_us=0,
+                dst_gap=DstGap(dst_gap),
+                dst_overlap=DstOverlap(dst_overlap),
+            )
+            self._schedules.put(meaning, schedule)
         if schedule.kind is ScheduleKind.EVERY:
             # Depends on the job's own anchor, and is arithmetic: not worth an entry.
             next_us = next_of_period_us(anchor_us, schedule.period_us, after_us)
@@ -105,5 +124,5 @@ class OccurrenceMemo:
             next_us = next_occurrence_us(schedule, after_us)
         answer_us = INFINITY_US if next_us is None else next_us
         if schedule.kind is ScheduleKind.CRON:
-            self._answers.put((text, zone_name, after_us), answer_us)
+            self._answers.put((meaning, after_us), answer_us)
         return answer_us

@@ -10,6 +10,7 @@ import numpy as np
 
 from mainspring.clock import DatabaseClock, monotonic_us
 from mainspring.config import SchedulerSettings
+from mainspring.core.catch_up import CatchUps
 from mainspring.core.completion import Chance
 from mainspring.core.dispatch import Dispatch, FrameName
 from mainspring.core.leader import LeaderLimits, LeaderTimes, ShardLeader
@@ -47,6 +48,7 @@ log = get_logger("mainspring.scheduler")
 CLAIMER_THREADS = 2  # one claim is in Postgres while the other is being encoded
 ANSWERS_PER_ROUND = 1_000
 WAIT_MAX_US = 200_000
+LARGE_NAMED_MAX = 10
 AT_ONCE_US = 0
 
 
@@ -153,6 +155,7 @@ class Scheduler:
                 tick_us=self._times.tick_us,
                 frame_firings_max=self._settings.frame_firings_max,
                 take_frame_no=lambda: next(self._frame_numbers),
+                catch_ups=CatchUps(self._settings.catch_up_rate),
             ),
             chance,
             threads=CLAIMER_THREADS,
@@ -347,12 +350,22 @@ class Scheduler:
             case Prepared():
                 counts.claimed += answer.claimed_count
                 counts.missed += answer.missed_count
+                counts.missed_dropped += answer.dropped_count
+                counts.large_catch_ups += len(answer.large)
                 if answer.missed_count:
                     log.warning(
                         "occurrences missed",
                         shard=answered.shard,
                         count=answer.missed_count,
+                        dropped=answer.dropped_count,
                         jobs=[format_job_id(job_id) for job_id in answer.missed_job_ids],
+                    )
+                for large in answer.large[:LARGE_NAMED_MAX]:
+                    log.warning(
+                        "large catch-up",
+                        job_id=format_job_id(large.job_id),
+                        missed=large.missed_count,
+                        dropped=large.dropped_count,
                     )
             case Ended():
                 counts.lost += len(answer.runs)

@@ -107,16 +107,32 @@ class Starts:
     locked_until_us: Int64s
 
 
+class MissedStep(enum.IntEnum):
+    """What becomes of a firing that was claimed late."""
+
+    RUN = 0
+    """It is run now: the lease goes on."""
+    WAIT = 1
+    """It is due at another time: the lease ends, and its next claim is its first."""
+    REMOVE = 2
+    """It is over: a one-off that is not run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """A late firing that becomes its catch-up run: the judgement of cron.missed, to be recorded.
+    """What becomes of a late firing: the judgement of cron.missed, to be recorded.
 
+    `scheduled_us` is the occurrence it stands for from now on, `due_us` counts for WAIT.
     `dropped_count` occurrences from `dropped_us` on are not run; 0 writes no row.
     """
 
     firing_id: FiringId
     fence: int
+    job_id: JobId
+    step: MissedStep
     scheduled_us: int
+    due_us: int
+    is_catch_up: bool
     dropped_us: int
     dropped_count: int
 
@@ -230,10 +246,10 @@ class FiringStore(Protocol):
 
     def record_missed(
         self, shard: int, term: int, holder_id: int, rows: Sequence[Missed]
-    ) -> set[int]:
-        """Move leased firings to their catch-up occurrence; returns the firing ids it moved.
+    ) -> dict[FiringId, int]:
+        """Record what becomes of leased firings; returns the new fence of each it recorded.
 
-        Raises `TermLost`.
+        A one-off that is over takes its definition along.  Raises `TermLost`.
         """
 
     def hand_back(self, holder_id: int, firing_ids: Int64s, fences: Int64s) -> Int64s:

@@ -13,7 +13,9 @@ from typing import Final
 
 import numpy as np
 
+from mainspring.config import SchedulerSettings
 from mainspring.core.carrying import carry_out
+from mainspring.core.catch_up import CatchUps
 from mainspring.core.completion import Chance, complete_runs
 from mainspring.core.dispatch import Dispatch
 from mainspring.core.execution import Execution, Work, WorkerLimits
@@ -85,7 +87,13 @@ class Drive:
         self._who = Leadership(0, self.store.take_term(0, holder_id), holder_id)
         frame_numbers = itertools.count(1)
         self._chance = Chance(OccurrenceMemo(), random.Random(seed).random)  # noqa: S311
-        self._recipe = Recipe(self._chance.memo, TIMES.tick_us, 256, lambda: next(frame_numbers))
+        self._recipe = Recipe(
+            self._chance.memo,
+            TIMES.tick_us,
+            256,
+            lambda: next(frame_numbers),
+            CatchUps(SchedulerSettings().catch_up_rate),
+        )
         self._leader = ShardLeader(0, TIMES, LIMITS, self._now())
         self._dispatch = Dispatch(silence_us=NEVER_US, unanswered_us=NEVER_US)
         self._dispatch.on_workers({worker_id: "driven"}, self.now_us)

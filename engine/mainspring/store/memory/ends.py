@@ -136,6 +136,7 @@ def _end(state: State, row: Firing, end: RunEnd, now_us: int) -> int:
         return row.due_us
     row.attempt = row.attempts_spent = row.lost_count = 0
     row.catch_up = False
+    row.previous_us = row.scheduled_us
     row.scheduled_us = end.next_us if end.action is Action.MOVE else INFINITY_US
     state.move_firing(row, row.scheduled_us)
     return row.due_us

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mainspring.instants import US_PER_S
-from mainspring.model import FiringId, HolderId, Run, RunStatus, Trigger
+from mainspring.model import FiringId, HolderId, JobId, Run, RunStatus, Trigger
+from mainspring.store.memory.jobs import remove_finished_jobs
 from mainspring.store.memory.state import Facet, Firing, State
-from mainspring.store.protocol import Int64s, Missed, StartedRun, Starts
+from mainspring.store.protocol import Int64s, Missed, MissedStep, StartedRun, Starts
 
 
 class MemoryFirings(Facet):
@@ -66,27 +67,34 @@ class MemoryFirings(Facet):
 
     def record_missed(
         self, shard: int, term: int, holder_id: int, rows: Sequence[Missed]
-    ) -> set[int]:
-        """Move leased firings to their catch-up occurrence; the lease and its fence go on.
-
-        A copy of the call finds the firing moved already and writes no second row.
-        """
+    ) -> dict[FiringId, int]:
+        """Record what becomes of leased firings; a copy of the call matches nothing."""
         state = self._state
-        moved: set[int] = set()
+        fences: dict[FiringId, int] = {}
+        over: list[JobId] = []
         with state.lock:
             state.require_term(shard, term, holder_id)
             now_us = state.database_now()
             for missed in rows:
                 row = _leased(state, missed.firing_id, missed.fence, holder_id)
-                if row is None or row.firing_id in moved:
+                if row is None:
                     continue
-                moved.add(row.firing_id)
-                is_new = row.scheduled_us != missed.scheduled_us
-                row.scheduled_us = missed.scheduled_us
-                row.catch_up = True
-                if missed.dropped_count > 0 and is_new:
+                if missed.dropped_count > 0:
                     state.record_run(_dropped(row, missed, now_us), now_us)
-        return moved
+                row.fence += 1
+                fences[row.firing_id] = row.fence
+                if missed.step is MissedStep.REMOVE:
+                    state.remove_firing(row)
+                    over.append(row.job_id)
+                    continue
+                row.scheduled_us = missed.scheduled_us
+                row.catch_up = missed.is_catch_up
+                if missed.step is MissedStep.WAIT:
+                    row.locked_by = None
+                    row.attempt = 0
+                    state.move_firing(row, missed.due_us)
+            remove_finished_jobs(state, over)
+        return fences
 
     def hand_back(self, holder_id: int, firing_ids: Int64s, fences: Int64s) -> Int64s:
         """End leases of this holder that were never started; returns the ids."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from mainspring.errors import TermLost
-from mainspring.instants import US_PER_DAY
+from mainspring.instants import NEVER_US, US_PER_DAY
 from mainspring.model import DeadLetter, FiringId, HolderId, Job, JobId, Run, RunStatus
 from mainspring.store.memory.order import OrderedKeys
 
@@ -43,6 +43,7 @@ class Firing:
     locked_by: HolderId | None = None
     locked_until_us: int | None = None
     started_us: int | None = None
+    previous_us: int = NEVER_US
 
     @property
     def is_cursor(self) -> bool:

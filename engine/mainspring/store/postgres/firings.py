@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from mainspring.claim import ClaimBatch, decode_copy
 from mainspring.errors import TermLost
 from mainspring.model import FiringId
-from mainspring.store.postgres.arrays import Bigints, Instant, Instants, Integers
+from mainspring.store.postgres.arrays import Bigints, Booleans, Instant, Instants, Integers
 from mainspring.store.postgres.connection import Session
 from mainspring.store.postgres.database import Part
-from mainspring.store.protocol import Int64s, Missed, StartedRun, Starts
+from mainspring.store.protocol import Int64s, Missed, MissedStep, StartedRun, Starts
 
 
 class PostgresFirings(Part):
@@ -122,23 +122,34 @@ class PostgresFirings(Part):
 
     def record_missed(
         self, shard: int, term: int, holder_id: int, rows: Sequence[Missed]
-    ) -> set[int]:
-        """Move leased firings to their catch-up occurrence; returns the firing ids it moved."""
+    ) -> dict[FiringId, int]:
+        """Record what becomes of leased firings; returns the new fence of each it recorded."""
         wanted = sorted(rows, key=lambda row: row.firing_id)
+        over = sorted({row.job_id for row in wanted if row.step is MissedStep.REMOVE})
 
-        def work(session: Session) -> set[int]:
+        def work(session: Session) -> dict[FiringId, int]:
+            execute = self._database.execute
             self._hold(session, shard, term, holder_id)
-            moved = self._database.execute(
+            finished: list[int] = []
+            if over:
+                locked = execute(session, "lock_finished_jobs", job_ids=Bigints(over))
+                finished = [job_id for (job_id,) in locked]
+            recorded = execute(
                 session,
                 "record_missed",
                 holder=holder_id,
                 ids=Bigints([row.firing_id for row in wanted]),
                 fences=Bigints([row.fence for row in wanted]),
+                steps=Integers([row.step for row in wanted]),
                 scheduled_at=Instants([row.scheduled_us for row in wanted]),
+                due_at=Instants([row.due_us for row in wanted]),
+                catch_ups=Booleans([row.is_catch_up for row in wanted]),
                 dropped_at=Instants([row.dropped_us for row in wanted]),
                 dropped_counts=Integers([row.dropped_count for row in wanted]),
             )
-            return {firing_id for (firing_id,) in moved}
+            if finished:
+                execute(session, "delete_finished_jobs", job_ids=Bigints(finished))
+            return {FiringId(firing_id): fence for firing_id, fence in recorded}
 
         return self._database.transact(work)
 

@@ -12,6 +12,8 @@ from mainspring.instants import INFINITY_US
 from mainspring.model import (
     Backoff,
     Definition,
+    DstGap,
+    DstOverlap,
     Job,
     JobId,
     JobStatus,
@@ -128,6 +130,8 @@ def _columns(job_ids: list[JobId], shards: list[int], jobs: Sequence[NewJob]) ->
         "missed_windows": Texts([each.missed_window.value for each in definitions]),
         "max_missed": Integers([each.max_missed for each in definitions]),
         "grace_seconds": Integers([each.misfire_grace_seconds for each in definitions]),
+        "dst_gaps": Texts([each.dst_gap.value for each in definitions]),
+        "dst_overlaps": Texts([each.dst_overlap.value for each in definitions]),
     }
 
 
@@ -155,6 +159,8 @@ def _job(
         missed_window,
         max_missed,
         grace_seconds,
+        dst_gap,
+        dst_overlap,
         anchor_us,
         is_once,
         created_us,
@@ -177,6 +183,8 @@ def _job(
         missed_window=MissedWindow(missed_window),
         max_missed=max_missed,
         misfire_grace_seconds=grace_seconds,
+        dst_gap=DstGap(dst_gap),
+        dst_overlap=DstOverlap(dst_overlap),
     )
     return Job(
         job_id=JobId(job_id),

@@ -46,7 +46,7 @@ COPY (
         FROM due
         WHERE f.firing_id = due.firing_id
         RETURNING f.firing_id, f.job_id, f.due_at, f.scheduled_at, f.fence, f.rev, f.attempt,
-            f.trigger, f.catch_up, f.lost_count, due.attempt = 0 AS first_claim
+            f.trigger, f.catch_up, f.lost_count, f.previous_at, due.attempt = 0 AS first_claim
     )
     {claimed_columns}
 ) TO STDOUT (FORMAT binary);
@@ -87,7 +87,7 @@ COPY (
         FROM due
         WHERE f.firing_id = due.firing_id
         RETURNING f.firing_id, f.job_id, f.due_at, f.scheduled_at, f.fence, f.rev, f.attempt,
-            f.trigger, f.catch_up, f.lost_count, due.attempt = 0 AS first_claim
+            f.trigger, f.catch_up, f.lost_count, f.previous_at, due.attempt = 0 AS first_claim
     )
     {claimed_columns}
 ) TO STDOUT (FORMAT binary);
@@ -98,8 +98,8 @@ SELECT
     l.firing_id, l.job_id, l.due_at, l.scheduled_at, l.fence, l.rev, l.attempt, l.trigger,
     l.catch_up, l.lost_count, l.first_claim,
     coalesce(%(now)s::timestamptz, clock_timestamp()) AS claimed_at,
-    j.anchor_at, j.timeout_seconds, j.misfire_grace_seconds, j.task, j.queue, j.schedule,
-    j.timezone, j.idempotency_key_template, j.name, j.payload
+    j.anchor_at, l.previous_at, j.timeout_seconds, j.misfire_grace_seconds, j.task, j.queue,
+    j.schedule, j.timezone, j.dst_gap, j.dst_overlap, j.idempotency_key_template, j.name, j.payload
 FROM leased AS l
 JOIN jobs AS j ON j.job_id = l.job_id
 ORDER BY l.due_at, l.firing_id;
@@ -140,22 +140,27 @@ ORDER BY f.firing_id
 LIMIT %(limit)s;
 
 -- name: record_missed
--- Move leased, unstarted firings to the missed occurrence that is run instead, and write one row
--- for the occurrences that are not.  The lease goes on, so the fence stays; a copy of the call
--- finds the firing moved already and writes no second row.
+-- What becomes of leased, unstarted firings that came late, and one row for the occurrences that
+-- nothing will run.  Steps: 0 run now, the lease goes on; 1 due at another time, the lease ends;
+-- 2 remove.  The fence is raised in each case, so that a row of misses and a run never share one,
+-- and a copy of the call matches nothing.
 WITH want AS MATERIALIZED (
-    SELECT w.firing_id, w.fence, w.scheduled_at, w.dropped_at, w.dropped_count
+    SELECT
+        w.firing_id, w.fence, w.step, w.scheduled_at, w.due_at, w.is_catch_up, w.dropped_at,
+        w.dropped_count
     FROM unnest(
-        %(ids)s::bigint[], %(fences)s::bigint[], %(scheduled_at)s::timestamptz[],
+        %(ids)s::bigint[], %(fences)s::bigint[], %(steps)s::integer[],
+        %(scheduled_at)s::timestamptz[], %(due_at)s::timestamptz[], %(catch_ups)s::boolean[],
         %(dropped_at)s::timestamptz[], %(dropped_counts)s::integer[]
-    ) AS w (firing_id, fence, scheduled_at, dropped_at, dropped_count)
+    ) AS w (firing_id, fence, step, scheduled_at, due_at, is_catch_up, dropped_at, dropped_count)
     ORDER BY w.firing_id
 ), locked AS MATERIALIZED (
-    SELECT l.firing_id, l.job_id, l.fence, l.attempt, l.trigger, w.scheduled_at, w.dropped_at,
-        w.dropped_count, l.scheduled_at <> w.scheduled_at AS is_new
+    SELECT
+        l.firing_id, l.job_id, l.fence, l.attempt, l.trigger, w.step, w.scheduled_at, w.due_at,
+        w.is_catch_up, w.dropped_at, w.dropped_count
     FROM want AS w
     CROSS JOIN LATERAL (
-        SELECT f.firing_id, f.job_id, f.fence, f.attempt, f.trigger, f.scheduled_at
+        SELECT f.firing_id, f.job_id, f.fence, f.attempt, f.trigger
         FROM firings AS f
         WHERE f.firing_id = w.firing_id
             AND f.fence = w.fence
@@ -165,24 +170,33 @@ WITH want AS MATERIALIZED (
     ) AS l
 ), moved AS (
     UPDATE firings AS f
-    SET scheduled_at = l.scheduled_at, catch_up = true
+    SET fence = f.fence + 1,
+        scheduled_at = l.scheduled_at,
+        catch_up = l.is_catch_up,
+        due_at = CASE l.step WHEN 0 THEN f.due_at ELSE l.due_at END,
+        locked_by = CASE l.step WHEN 0 THEN f.locked_by END,
+        attempt = CASE l.step WHEN 0 THEN f.attempt ELSE 0 END
     FROM locked AS l
-    WHERE f.firing_id = l.firing_id
-    RETURNING l.firing_id, l.job_id, l.fence, l.attempt, l.trigger, l.dropped_at,
-        l.dropped_count, l.is_new
+    WHERE f.firing_id = l.firing_id AND l.step <> 2
+    RETURNING f.firing_id
+), removed AS (
+    DELETE FROM firings AS f
+    USING locked AS l
+    WHERE f.firing_id = l.firing_id AND l.step = 2
+    RETURNING f.firing_id
 ), written AS (
     INSERT INTO job_runs (
         recorded_at, firing_id, fence, job_id, scheduled_at, finished_at, attempt, status,
         missed_count, trigger, catch_up
     )
     SELECT
-        coalesce(%(now)s::timestamptz, clock_timestamp()), m.firing_id, m.fence, m.job_id,
-        m.dropped_at, coalesce(%(now)s::timestamptz, clock_timestamp()), m.attempt, 'missed',
-        m.dropped_count, m.trigger, false
-    FROM moved AS m
-    WHERE m.dropped_count > 0 AND m.is_new
+        coalesce(%(now)s::timestamptz, clock_timestamp()), l.firing_id, l.fence, l.job_id,
+        l.dropped_at, coalesce(%(now)s::timestamptz, clock_timestamp()), l.attempt, 'missed',
+        l.dropped_count, l.trigger, false
+    FROM locked AS l
+    WHERE l.dropped_count > 0
 )
-SELECT firing_id FROM moved ORDER BY firing_id;
+SELECT firing_id, fence + 1 FROM locked ORDER BY firing_id;
 
 -- name: hand_back
 -- End leases that were never started: the rows become due again at once.
@@ -301,7 +315,8 @@ WITH want AS MATERIALIZED (
             WHEN l.action <> 1 THEN 0
             WHEN l.status = 'lost' THEN least(f.lost_count + 1, 32767)
             ELSE f.lost_count END,
-        catch_up = (l.action = 1 AND f.catch_up)
+        catch_up = (l.action = 1 AND f.catch_up),
+        previous_at = CASE l.action WHEN 1 THEN f.previous_at ELSE f.scheduled_at END
     FROM locked AS l
     WHERE f.firing_id = l.firing_id AND l.action <> 2
     RETURNING

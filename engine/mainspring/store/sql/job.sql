@@ -15,32 +15,34 @@ WITH new AS MATERIALIZED (
         n.job_id, n.shard, n.first_at, n.anchor_at, n.is_once, n.name, n.task, n.queue, n.schedule,
         n.timezone, n.payload, n.idempotency_key_template, n.max_retries, n.retry_backoff,
         n.retry_base_seconds, n.retry_cap_seconds, n.timeout_seconds, n.missed_window,
-        n.max_missed, n.misfire_grace_seconds
+        n.max_missed, n.misfire_grace_seconds, n.dst_gap, n.dst_overlap
     FROM unnest(
         %(job_ids)s::bigint[], %(shards)s::integer[], %(first_at)s::timestamptz[],
         %(anchor_at)s::timestamptz[], %(is_once)s::boolean[], %(names)s::text[], %(tasks)s::text[],
         %(queues)s::text[], %(schedules)s::text[], %(timezones)s::text[], %(payloads)s::text[],
         %(templates)s::text[], %(max_retries)s::integer[], %(backoffs)s::text[],
         %(base_seconds)s::integer[], %(cap_seconds)s::integer[], %(timeout_seconds)s::integer[],
-        %(missed_windows)s::text[], %(max_missed)s::integer[], %(grace_seconds)s::integer[]
+        %(missed_windows)s::text[], %(max_missed)s::integer[], %(grace_seconds)s::integer[],
+        %(dst_gaps)s::text[], %(dst_overlaps)s::text[]
     ) AS n (
         job_id, shard, first_at, anchor_at, is_once, name, task, queue, schedule, timezone,
         payload, idempotency_key_template, max_retries, retry_backoff, retry_base_seconds,
-        retry_cap_seconds, timeout_seconds, missed_window, max_missed, misfire_grace_seconds
+        retry_cap_seconds, timeout_seconds, missed_window, max_missed, misfire_grace_seconds,
+        dst_gap, dst_overlap
     )
 ), defined AS (
     INSERT INTO jobs (
         job_id, shard, anchor_at, created_at, updated_at, is_once, name, task, queue, schedule,
         timezone, payload, idempotency_key_template, max_retries, retry_backoff,
         retry_base_seconds, retry_cap_seconds, timeout_seconds, missed_window, max_missed,
-        misfire_grace_seconds
+        misfire_grace_seconds, dst_gap, dst_overlap
     )
     SELECT
         job_id, shard, anchor_at, coalesce(%(now)s::timestamptz, clock_timestamp()),
         coalesce(%(now)s::timestamptz, clock_timestamp()), is_once, name, task, queue, schedule,
         timezone, payload, idempotency_key_template, max_retries, retry_backoff,
         retry_base_seconds, retry_cap_seconds, timeout_seconds, missed_window, max_missed,
-        misfire_grace_seconds
+        misfire_grace_seconds, dst_gap, dst_overlap
     FROM new
 ), planned AS (
     INSERT INTO firings (firing_id, job_id, shard, due_at, scheduled_at)
@@ -60,7 +62,7 @@ SELECT
     j.job_id, j.shard, j.rev, j.status::text, j.name, j.task, j.queue, j.schedule, j.timezone, j.payload,
     j.idempotency_key_template, j.max_retries, j.retry_backoff, j.retry_base_seconds,
     j.retry_cap_seconds, j.timeout_seconds, j.missed_window, j.max_missed,
-    j.misfire_grace_seconds, j.anchor_at, j.is_once, j.created_at, j.updated_at,
+    j.misfire_grace_seconds, j.dst_gap, j.dst_overlap, j.anchor_at, j.is_once, j.created_at, j.updated_at,
     f.scheduled_at AS next_at
 FROM jobs AS j
 LEFT JOIN firings AS f ON f.firing_id = j.job_id
@@ -72,7 +74,7 @@ SELECT
     j.job_id, j.shard, j.rev, j.status::text, j.name, j.task, j.queue, j.schedule, j.timezone, j.payload,
     j.idempotency_key_template, j.max_retries, j.retry_backoff, j.retry_base_seconds,
     j.retry_cap_seconds, j.timeout_seconds, j.missed_window, j.max_missed,
-    j.misfire_grace_seconds, j.anchor_at, j.is_once, j.created_at, j.updated_at,
+    j.misfire_grace_seconds, j.dst_gap, j.dst_overlap, j.anchor_at, j.is_once, j.created_at, j.updated_at,
     f.scheduled_at AS next_at
 FROM jobs AS j
 LEFT JOIN firings AS f ON f.firing_id = j.job_id
