@@ -17,6 +17,7 @@ from mainspring.clock import Clock, SystemClock
 from mainspring.config import ApiSettings
 from mainspring.store.protocol import Store
 from mainspring_api.calls import BoundedCalls
+from mainspring_api.changes import ChangeRoutes
 from mainspring_api.database_time import DatabaseTime
 from mainspring_api.health import HealthRoutes
 from mainspring_api.jobs import PATH, JobRoutes
@@ -51,11 +52,13 @@ def create_app(
     registrar = Registrar(
         store, calls, registered=None if observer is None else observer.jobs_registered
     )
+    changes = ChangeRoutes(store, calls, settings, body_seconds_max=body_seconds_max)
     jobs = JobRoutes(
         store,
         calls,
         registrar,
         DatabaseTime(store, calls, clock),
+        changes,
         settings,
         body_seconds_max=body_seconds_max,
     )
@@ -70,7 +73,9 @@ def create_app(
     app = Starlette(
         routes=[
             Route(PATH, jobs.collection, methods=["POST"]),
-            Route(PATH + "/{job_id}", jobs.member, methods=["GET", "DELETE"]),
+            Route(PATH + "/{job_id}:pause", changes.pause, methods=["POST"]),
+            Route(PATH + "/{job_id}:resume", changes.resume, methods=["POST"]),
+            Route(PATH + "/{job_id}", jobs.member, methods=["GET", "PATCH", "DELETE"]),
             Route(PATH + "/{job_id}/runs", runs.of_job, methods=["GET"]),
             Route("/livez", health.live, methods=["GET"]),
             Route("/readyz", health.ready, methods=["GET"]),

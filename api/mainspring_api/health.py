@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from mainspring.errors import MainspringError, StoreUnavailable
 from mainspring.store.protocol import Store
-from mainspring_api.jobs import json_response
+from mainspring_api.answers import json_response
 from mainspring_api.problems import LATER, problem_response
 from mainspring_api.query import read_query
 

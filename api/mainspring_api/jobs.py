@@ -1,49 +1,35 @@
-"""Routes of jobs: register, read, delete."""
+"""Routes of jobs: register, read, delete; `changes` has those that change one."""
 
 from __future__ import annotations
 
 from typing import Final
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from mainspring.config import ApiSettings
-from mainspring.errors import Conflict, InvalidInput
+from mainspring.errors import Conflict
 from mainspring.instants import format_instant
-from mainspring.model import JobId, JobStatus, NewJob, format_job_id, parse_job_id
+from mainspring.model import JobId, JobStatus, NewJob, format_job_id
 from mainspring.registration import Limits, placed, read_job
-from mainspring.shown import JobRegistered, shown_job
+from mainspring.shown import JobRegistered
 from mainspring.store.protocol import JobStore
+from mainspring_api.answers import json_response
 from mainspring_api.body import read_json_body
 from mainspring_api.calls import BoundedCalls
+from mainspring_api.changes import ChangeRoutes, etag_of, job_response
 from mainspring_api.database_time import DatabaseTime
+from mainspring_api.paths import job_id_of
 from mainspring_api.problems import LATER, ProblemRaised
 from mainspring_api.query import read_query
 from mainspring_api.registrar import Registrar
 
 PATH: Final = "/api/v1/jobs"
 
+FIRST_REV: Final = 1
+
 LARGE_BODY_BYTES: Final = 8_192
 """Reading this much takes 2 ms at worst; 128 KiB of nothing but `1,` take 25 ms."""
-
-
-def json_response(
-    value: object, status: int = 200, headers: dict[str, str] | None = None
-) -> Response:
-    """Write any value msgspec can encode."""
-    return Response(
-        msgspec.json.encode(value), status, headers=headers, media_type="application/json"
-    )
-
-
-def job_id_of(request: Request) -> JobId:
-    """Read the id of a path; raises a problem of status 404 for anything that is no id."""
-    text: str = request.path_params["job_id"]
-    try:
-        return parse_job_id(text)
-    except InvalidInput as error:
-        raise ProblemRaised(404, error.message, hint=error.hint) from None
 
 
 def never_given_out(job_id: int) -> ProblemRaised:
@@ -64,6 +50,7 @@ class JobRoutes:
         calls: BoundedCalls,
         registrar: Registrar,
         database_time: DatabaseTime,
+        changes: ChangeRoutes,
         settings: ApiSettings,
         *,
         body_seconds_max: float,
@@ -73,6 +60,7 @@ class JobRoutes:
         self._readers = BoundedCalls(1)
         self._registrar = registrar
         self._database_time = database_time
+        self._changes = changes
         self._body_bytes_max = settings.body_bytes_max
         self._body_seconds_max = body_seconds_max
         self._limits = Limits(
@@ -98,7 +86,8 @@ class JobRoutes:
             ) from None
         job_id = format_job_id(number)
         answer = JobRegistered(job_id, format_instant(placed(job, number).first_us))
-        return json_response(answer, 201, {"Location": f"{PATH}/{job_id}"})
+        headers = {"Location": f"{PATH}/{job_id}", "ETag": etag_of(FIRST_REV)}
+        return json_response(answer, 201, headers)
 
     async def _read(self, body: bytes, now_us: int) -> NewJob:
         """Check a registration; a large one in a thread, so that it holds nobody else up."""
@@ -107,7 +96,9 @@ class JobRoutes:
         return await self._readers.run(read_job, body, now_us=now_us, limits=self._limits)
 
     async def member(self, request: Request) -> Response:
-        """GET or DELETE one job."""
+        """GET, PATCH or DELETE one job."""
+        if request.method == "PATCH":
+            return await self._changes.update(request)
         read_query(request)
         job_id = job_id_of(request)
         if request.method == "DELETE":
@@ -115,7 +106,7 @@ class JobRoutes:
         jobs = await self._calls.run(self._store.get_jobs, [job_id])
         job = jobs.get(job_id)
         if job is not None and job.status is not JobStatus.DELETED:
-            return json_response(shown_job(job, is_payload_text=True))
+            return job_response(job)
         if not await self._calls.run(self._store.was_given_out, job_id):
             raise never_given_out(job_id)
         name = format_job_id(job_id)

@@ -26,6 +26,7 @@ from mainspring.errors import (
     MigrationRefused,
     NotFound,
     PoolerDetected,
+    PreconditionFailed,
     StatementRetry,
     StoreUnavailable,
 )
@@ -40,6 +41,7 @@ _TITLES: Final = {
     405: ("method-not-allowed", "Method not allowed"),
     408: ("timeout", "Request took too long"),
     409: ("conflict", "Conflict"),
+    412: ("precondition-failed", "Precondition failed"),
     413: ("too-large", "Request body too large"),
     415: ("unsupported-media-type", "Unsupported media type"),
     422: ("invalid-input", "Invalid input"),
@@ -143,6 +145,8 @@ async def _on_mainspring_error(request: Request, error: Exception) -> Response:
         )
     if isinstance(error, NotFound):
         return problem_response(404, error.message, hint=error.hint)
+    if isinstance(error, PreconditionFailed):
+        return problem_response(412, error.message, hint=error.hint)
     if isinstance(error, Conflict):
         return problem_response(409, error.message, hint=error.hint)
     raise error  # unexpected: it is logged, and answered as any other bug

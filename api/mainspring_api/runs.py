@@ -14,13 +14,10 @@ from mainspring.instants import INSTANT_MAX_US
 from mainspring.model import Run, format_job_id
 from mainspring.shown import shown_run
 from mainspring.store.protocol import Store
+from mainspring_api.answers import json_response
 from mainspring_api.calls import BoundedCalls
-from mainspring_api.jobs import (
-    PATH,
-    job_id_of,
-    json_response,
-    never_given_out,
-)
+from mainspring_api.jobs import PATH, never_given_out
+from mainspring_api.paths import job_id_of
 from mainspring_api.problems import ProblemRaised
 from mainspring_api.query import read_limit, read_query
 

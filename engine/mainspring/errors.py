@@ -63,6 +63,10 @@ class Conflict(MainspringError):
     """The request is well formed but the state of the thing forbids it."""
 
 
+class PreconditionFailed(Conflict):
+    """The job is not at the rev any more that the caller has seen; nothing was changed."""
+
+
 class StoreUnavailable(MainspringError):
     """The database cannot be reached, or it ended the session.
 

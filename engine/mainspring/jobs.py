@@ -11,11 +11,21 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Unpack
 
+from mainspring.change import change_of, changed, paused, resumed
+from mainspring.changing import Decide, change_job, read_job_of
 from mainspring.errors import InvalidInput, NotFound
 from mainspring.handlers import Tasks
 from mainspring.instants import parse_instant
-from mainspring.model import JobId, JobStatus, NewJob, format_job_id, parse_job_id, parse_run_id
-from mainspring.registration import JobFields, job_from, job_in, placed
+from mainspring.model import (
+    Job,
+    JobChange,
+    JobId,
+    NewJob,
+    format_job_id,
+    parse_job_id,
+    parse_run_id,
+)
+from mainspring.registration import JobFields, JobUpdate, job_from, job_in, placed
 from mainspring.shown import (
     JobOut,
     JobRegistered,
@@ -124,12 +134,8 @@ class Jobs:
 
     def get(self, job_id: str) -> JobOut:
         """Return a job; `NotFound` if it was never registered, or is deleted or finished."""
-        number = parse_job_id(job_id)
-        job = self._store.get_jobs([number]).get(number)
-        if job is None or job.status is JobStatus.DELETED:
-            self._require_given_out(number)
-            raise NotFound(f"job {job_id} is deleted or finished", hint="Its runs can be listed.")
-        return shown_job(job, is_payload_text=self._are_payloads_text)
+        job = read_job_of(self._store, parse_job_id(job_id))
+        return self._shown(job)
 
     def list(self, *, limit: int = 100, after: str | None = None) -> _JobList:
         """Return a page of jobs in the order of their ids; `after` is the last of the page before.
@@ -138,9 +144,57 @@ class Jobs:
         """
         after_id = 0 if after is None else parse_job_id(after)
         return [
-            shown_job(job, is_payload_text=self._are_payloads_text)
+            self._shown(job)
             for job in self._store.list_jobs(after_id=after_id, limit=_checked_limit(limit))
         ]
+
+    def update(
+        self, job_id: str, *, if_rev: int | None = None, **fields: Unpack[JobUpdate]
+    ) -> JobOut:
+        """Change some fields of a job; each is taken as a whole.
+
+        What is not started yet runs by the new fields; a run that goes on ends by them.  A changed
+        schedule starts from now.
+
+        Parameters
+        ----------
+        if_rev
+            The `rev` the caller has seen; None changes whatever is there.
+
+        Raises
+        ------
+        InvalidInput
+            `pointer` names the field; nothing was changed.
+        PreconditionFailed
+            The job is at another rev.
+        NotFound
+            There is no such job, or it is deleted or finished.
+        """
+        given = change_of(fields)
+
+        def decide(job: Job, now_us: int) -> JobChange:
+            change = changed(job, given, now_us)
+            task = self._tasks.get(change.definition.task)
+            if task is not None:
+                task.payload_type.check(change.definition.payload.encode())
+            return change
+
+        return self._change(job_id, decide, if_rev)
+
+    def pause(self, job_id: str, *, if_rev: int | None = None) -> JobOut:
+        """Pause a job: nothing of it starts until it is resumed, and what passes is not missed.
+
+        A run that goes on ends as it ends.  Pausing a paused job changes nothing.  Raises as
+        `update` does.
+        """
+        return self._change(job_id, lambda job, _: paused(job), if_rev)
+
+    def resume(self, job_id: str, *, if_rev: int | None = None) -> JobOut:
+        """Resume a paused job from now on; of an active one nothing changes.
+
+        Raises as `update` does, and `Conflict` for a one-off under SKIP whose instant has passed.
+        """
+        return self._change(job_id, resumed, if_rev)
 
     def delete(self, job_id: str) -> bool:
         """Delete a job; no start is possible afterwards.  False if it was deleted before.
@@ -201,6 +255,14 @@ class Jobs:
             pointer = "/name" if fields.get("task") is None else "/task"
             self._on_unknown(_unknown(new, self._tasks.names, pointer))
         return new
+
+    def _change(self, job_id: str, decide: Decide, if_rev: int | None) -> JobOut:
+        number = parse_job_id(job_id)
+        now_us = self._store.database_us
+        return self._shown(change_job(self._store, number, decide, now_us=now_us, if_rev=if_rev))
+
+    def _shown(self, job: Job) -> JobOut:
+        return shown_job(job, is_payload_text=self._are_payloads_text)
 
     def _register(self, jobs: _NewJobs) -> _Registered:
         job_ids = self._store.add_jobs(jobs)

@@ -12,6 +12,7 @@ from typing import NewType
 import msgspec
 
 from mainspring.errors import InvalidInput
+from mainspring.instants import NEVER_US
 
 JobId = NewType("JobId", int)
 FiringId = NewType("FiringId", int)
@@ -51,6 +52,7 @@ class RunStatus(enum.StrEnum):
     MISSED = "missed"
     """Occurrences whose time passed unserved; `missed_count` says how many."""
     SKIPPED = "skipped"
+    """An occurrence that was due and not begun when its job was paused or changed."""
     CANCELLED = "cancelled"
 
 
@@ -133,7 +135,8 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """A registered definition with what the store added to it.
 
-    `next_us` is the nominal time of the cursor's next firing; None while parked.
+    `next_us` is the nominal time of the cursor's next firing; None while parked.  `timed_us` is
+    when its times were set anew, by a changed schedule or a resumption: nothing before it is due.
     """
 
     job_id: JobId
@@ -143,9 +146,28 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     definition: Definition
     anchor_us: int
     is_once: bool
+    timed_us: int = NEVER_US
     created_us: int
     updated_us: int
     next_us: int | None
+
+
+class JobChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job becomes, decided from what it was at `rev`.
+
+    `scheduled_us` and `due_us` are for its cursor, if that is not started: None leaves them as they
+    are.  An occurrence that was due and gives way to another one is recorded as skipped.
+    """
+
+    job_id: JobId
+    rev: int
+    definition: Definition
+    status: JobStatus
+    anchor_us: int
+    is_once: bool
+    timed_us: int
+    scheduled_us: int | None = None
+    due_us: int | None = None
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

@@ -99,11 +99,11 @@ class JobIn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     dst_overlap: DstOverlap = DstOverlap.FIRST
 
 
-class JobFields(TypedDict, total=False):
-    """The fields of `JobIn` as keyword arguments of a Python caller."""
+class JobUpdate(TypedDict, total=False):
+    """The fields of `JobIn` as keyword arguments of a Python caller, each of them optional."""
 
-    name: Required[str]
-    schedule: Required[str]
+    name: str
+    schedule: str
     timezone: str
     task: str
     queue: str
@@ -121,13 +121,20 @@ class JobFields(TypedDict, total=False):
     dst_overlap: str
 
 
+class JobFields(JobUpdate, total=False):
+    """The fields of a registration."""
+
+    name: Required[str]  # type: ignore[misc]
+    schedule: Required[str]  # type: ignore[misc]
+
+
 FIELDS: Final = JobIn.__struct_fields__
 
-_DEFAULT_LIMITS: Final = Limits()
+DEFAULT_LIMITS: Final = Limits()
 _DECODER: Final = msgspec.json.Decoder(JobIn)
 
 
-def read_job(body: bytes, *, now_us: int, limits: Limits = _DEFAULT_LIMITS) -> NewJob:
+def read_job(body: bytes, *, now_us: int, limits: Limits = DEFAULT_LIMITS) -> NewJob:
     """Read a registration from the body of a request.
 
     Parameters
@@ -154,6 +161,31 @@ def read_job(body: bytes, *, now_us: int, limits: Limits = _DEFAULT_LIMITS) -> N
     return _assemble(fields, now_us, limits)
 
 
+def raw_fields(fields: Mapping[str, object]) -> dict[str, msgspec.Raw]:
+    """Write the fields of a Python caller as JSON, each for itself.
+
+    Raises
+    ------
+    InvalidInput
+        A value that no JSON has.  Whether a field exists and fits is not looked at.
+    """
+    raw: dict[str, msgspec.Raw] = {}
+    for name, value in fields.items():
+        if isinstance(value, msgspec.Raw):
+            raw[name] = value
+        elif name == "payload":
+            raw[name] = _encode_payload(value)
+        elif value is None or isinstance(value, (str, int)):
+            raw[name] = msgspec.Raw(msgspec.json.encode(value))
+        else:
+            raise InvalidInput(
+                f"{name} is a {type(value).__name__}",
+                pointer=pointer_token(name),
+                hint="Give a text or a whole number; only payload may be any value.",
+            )
+    return raw
+
+
 def job_in(fields: Mapping[str, object]) -> JobIn:
     """Take the fields of a Python caller.
 
@@ -174,7 +206,7 @@ def job_in(fields: Mapping[str, object]) -> JobIn:
         raise _refused(str(error)) from None
 
 
-def job_from(fields: JobIn, now_us: int, limits: Limits = _DEFAULT_LIMITS) -> NewJob:
+def job_from(fields: JobIn, now_us: int, limits: Limits = DEFAULT_LIMITS) -> NewJob:
     """Check a registration against every rule and find its first occurrence.
 
     The first occurrence of a repeating schedule is strictly later than `now_us`.  A one-off's is

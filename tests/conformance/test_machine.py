@@ -11,6 +11,7 @@ import os
 from collections import Counter
 from typing import Any
 
+import msgspec
 import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
@@ -43,6 +44,7 @@ from conformance.stage import (
 from conformance.twins import Twins
 from mainspring.errors import Conflict, NotFound, TermLost
 from mainspring.instants import INFINITY_US, US_PER_DAY, US_PER_S
+from mainspring.model import JobChange, JobStatus
 from mainspring.store.memory import MemoryStore
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.protocol import MissedStep
@@ -69,10 +71,14 @@ REACHED = {
     "record_missed something",
     "end_lost accepted",
     "delete_job True",
+    "change_job True",
+    "change_job False",
     "list_dead_letters something",
     "redrive True",
 }
 """What must have been answered for a run to mean something."""
+
+PAYLOADS = st.sampled_from(["null", "[1]"])
 
 
 class StoreMachine(Accounts):
@@ -144,6 +150,40 @@ class StoreMachine(Accounts):
         for firing_id in [each for each in self.open if self.jobs_of[each] == job_id]:
             if firing_id not in self.running:
                 del self.open[firing_id]
+
+    @operation(
+        2,
+        needs=lambda self: self.once,
+        status=st.sampled_from([JobStatus.ACTIVE, JobStatus.PAUSED]),
+        rev_error=st.sampled_from([0, 0, 0, -1]),
+    )
+    def change_job(self, data: st.DataObject, status: JobStatus, rev_error: int) -> None:
+        job_id = self._draw_job(data)
+        job = self.ask("get_jobs", [job_id]).get(job_id)
+        if job is None:
+            return
+        times = [None, self.clock.now_us + data.draw(OFFSETS_US), INFINITY_US]
+        scheduled_us, due_us = data.draw(st.sampled_from(times)), data.draw(st.sampled_from(times))
+        if scheduled_us == INFINITY_US:
+            due_us = INFINITY_US  # parked as a whole; a one-off's due time alone is held
+        change = JobChange(
+            job_id=job.job_id,
+            rev=job.rev + rev_error,
+            definition=msgspec.structs.replace(job.definition, payload=data.draw(PAYLOADS)),
+            status=status,
+            anchor_us=job.anchor_us,
+            is_once=job.is_once,
+            timed_us=self.clock.now_us,
+            scheduled_us=scheduled_us,
+            due_us=due_us,
+        )
+        before_us = self.open.get(job_id)
+        is_free = before_us is not None and job_id not in self.running
+        answer = self.ask("change_job", change)
+        assert (answer is None) is (rev_error != 0 or job_id in self.deleted)
+        if answer is not None and is_free and scheduled_us not in {None, before_us}:
+            self.open[job_id] = scheduled_us
+            self._count(job_id, 1 if before_us <= self.clock.now_us else 0)
 
     @operation(1, count=st.integers(0, 2), delta=st.sampled_from([-1, 0, 1]))
     def take_ids(self, data: st.DataObject, count: int, delta: int) -> None:

@@ -9,6 +9,8 @@ import msgspec
 import numpy as np
 import pytest
 
+from mainspring.change import change_of, changed, paused, resumed
+from mainspring.changing import Decide, change_job
 from mainspring.core.completion import (
     CLOCK_JUMP_US,
     DECISIONS_MAX,
@@ -22,7 +24,7 @@ from mainspring.core.requests import ClaimPage
 from mainspring.core.starting import start_firings
 from mainspring.errors import StoreUnavailable
 from mainspring.instants import INFINITY_US
-from mainspring.model import Backoff, FiringId, RunStatus
+from mainspring.model import Backoff, FiringId, JobId, RunStatus
 from mainspring.store.protocol import Acceptance, Action
 from unit.core_stage import EPOCH_US, S, Stage
 
@@ -75,10 +77,14 @@ def recurring(**changes: Any) -> Stage:
     return stage
 
 
-def change_rev(stage: Stage) -> None:
-    """Change the job as a patch does, while a run of it is going on."""
-    for row in stage.store._state.firings.values():
-        row.rev += 1
+def change(stage: Stage, **fields: object) -> None:
+    """Change the job, of its payload unless said otherwise."""
+    given = change_of(fields or {"payload": stage.mono_us})
+    carry(stage, lambda job, now_us: changed(job, given, now_us))
+
+
+def carry(stage: Stage, decide: Decide) -> None:
+    change_job(stage.store, JobId(1), decide, now_us=stage.store.database_us)
 
 
 def statuses(stage: Stage, job_id: int = 1) -> list[RunStatus]:
@@ -154,16 +160,48 @@ def test_a_late_end_does_not_end_the_run_that_took_its_place(kind: EndKind) -> N
     assert [RunStatus.SUCCESS, RunStatus.LOST] == statuses(stage)
 
 
-def test_a_changed_definition_is_read_again_and_continues_from_now() -> None:
-    """The first occurrence after now, not after the run's own."""
-    stage = recurring()
-    pending = begin(stage)
+@pytest.mark.parametrize("kind", ["success", "failed"])
+@pytest.mark.parametrize(("schedule", "next_s"), [(None, 20), ("@every 20s", 45 + 20)])
+def test_a_definition_changed_during_a_run_is_read_again(
+    kind: EndKind, schedule: str | None, next_s: int
+) -> None:
+    """A changed schedule goes on after the change, any other change where the run was."""
+    stage = recurring(max_retries=1)
+    pending = begin(stage, kind)
     stage.mono_us += 35 * S
-    change_rev(stage)
+    change(stage, **({"schedule": schedule} if schedule else {}))
+    stage.mono_us += 120 * S
     (result,) = complete_runs(stage.store, [pending], stage.chance)
 
-    assert (Acceptance.ACCEPTED, EPOCH_US + 50 * S) == (result.acceptance, result.due_us)
-    assert [RunStatus.SUCCESS] == statuses(stage)
+    assert (Acceptance.ACCEPTED, EPOCH_US + next_s * S) == (result.acceptance, result.due_us)
+    assert len(statuses(stage)) == 1
+
+
+@pytest.mark.parametrize("kind", ["success", "failed"])
+def test_a_run_that_outlasts_a_pause_is_followed_by_the_first_occurrence_after_it(
+    kind: EndKind,
+) -> None:
+    """And one that ends within the pause by nothing, with no dead letter for attempts it had."""
+    stage = recurring(max_retries=3, retry_backoff=Backoff.FIXED, retry_base_seconds=1)
+    pending = begin(stage, kind)
+    carry(stage, lambda job, _: paused(job))
+    (parked,) = complete_runs(stage.store, [pending], stage.chance)
+    assert (Action.PARK, INFINITY_US, False) == (
+        parked.end.action,
+        parked.due_us,
+        parked.end.is_letter,
+    )
+    expected = RunStatus.SUCCESS if kind == "success" else RunStatus.FAILED
+    assert [expected] == statuses(stage)
+
+    stage = recurring(max_retries=1)
+    pending = begin(stage, kind)
+    carry(stage, lambda job, _: paused(job))
+    stage.mono_us += 35 * S
+    carry(stage, resumed)
+    stage.mono_us += 120 * S
+    (result,) = complete_runs(stage.store, [pending], stage.chance)
+    assert EPOCH_US + 50 * S == result.due_us
 
 
 def test_a_job_deleted_while_it_runs_keeps_its_true_status_and_goes() -> None:
@@ -185,7 +223,7 @@ def test_a_job_deleted_while_it_runs_keeps_its_true_status_and_goes() -> None:
 def test_a_definition_that_changes_at_every_decision_is_given_up_as_changed() -> None:
     stage = recurring()
     pending = begin(stage)
-    store = Hooked(stage.store, before_complete=lambda: change_rev(stage))
+    store = Hooked(stage.store, before_complete=lambda: change(stage))
     (result,) = complete_runs(store, [pending], stage.chance)  # type: ignore[arg-type]
 
     assert Acceptance.CHANGED is result.acceptance
@@ -269,12 +307,10 @@ def test_a_lost_run_of_a_job_changed_meanwhile_continues_from_now() -> None:
     stage = recurring(max_retries=0)
     begin(stage)
     stage.mono_us += 35 * S
-    state = stage.store._state
-    ((job_id, job),) = state.jobs.items()
-    state.jobs[job_id] = msgspec.structs.replace(job, updated_us=stage.store.database_us() - S)
+    change(stage, schedule="@every 20s")
     ended = lose(stage)
 
-    assert [EPOCH_US + 50 * S] == ended.due_us
+    assert [EPOCH_US + 65 * S] == ended.due_us
 
 
 def test_a_lost_run_of_a_schedule_that_cannot_be_read_is_parked() -> None:

@@ -92,8 +92,22 @@ def test_a_one_off_an_extra_firing_and_a_deleted_job_are_removed() -> None:
 
 def test_a_paused_job_and_an_unreadable_schedule_are_parked() -> None:
     assert (RunStatus.SUCCESS, Action.PARK, False) == step("success", job(JobStatus.PAUSED))
-    assert (RunStatus.DEAD, Action.PARK, True) == step("failed", job(JobStatus.PAUSED))
+    assert (RunStatus.FAILED, Action.PARK, False) == step("failed", job(JobStatus.PAUSED))
+    assert (RunStatus.LOST, Action.PARK, False) == step("lost", job(JobStatus.PAUSED))
+    last = job(JobStatus.PAUSED, max_retries=1)
+    assert (RunStatus.DEAD, Action.PARK, True) == step("failed", last)
     assert (RunStatus.DEAD, Action.PARK, True) == step("dead", job(), next_us=UNREADABLE_US)
+
+
+def test_a_paused_one_off_keeps_its_attempts_or_is_over() -> None:
+    """Its extra firings go on: somebody asked for them while it was paused, or before."""
+    once = msgspec.structs.replace(job(JobStatus.PAUSED), is_once=True)
+    over = {"next_us": INFINITY_US}
+    assert (RunStatus.FAILED, Action.HOLD, False) == step("failed", once, **over)
+    assert (RunStatus.SUCCESS, Action.REMOVE, False) == step("success", once, **over)
+    assert (RunStatus.DEAD, Action.REMOVE, True) == step("dead", once, **over)
+    redriven = started(trigger=Trigger.REDRIVE)
+    assert Action.RETRY is step("failed", once, run=redriven)[1]
 
 
 @pytest.mark.parametrize(("after_us", "delay_us"), [(None, 5 * S), (7 * S, 7 * S), (0, 0)])
@@ -133,7 +147,7 @@ def test_every_end_is_of_its_lease_and_makes_sense(
     assert (end.next_us == NEXT_US) == (end.action is Action.MOVE)
     assert not (end.is_letter and (end.action is Action.RETRY or kind == "success"))
     if end.action is Action.RETRY:
-        assert status is JobStatus.ACTIVE
+        assert status is JobStatus.ACTIVE or trigger is not Trigger.SCHEDULE
         assert run.attempt - spent < max_retries
     if status in {JobStatus.DELETED, None}:
         assert (end.action, end.is_letter) == (Action.REMOVE, False)

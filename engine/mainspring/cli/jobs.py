@@ -12,12 +12,18 @@ from mainspring.cli.output import json_option, print_json, print_table
 from mainspring.cli.render import cell, cells
 from mainspring.errors import InvalidInput
 from mainspring.jobs import Jobs
-from mainspring.model import DstGap, DstOverlap, MissedWindow
+from mainspring.model import Backoff, DstGap, DstOverlap, MissedWindow
+from mainspring.shown import JobOut
 
 
 @click.group()
 def jobs() -> None:
     """Register, list, show and remove jobs."""
+
+
+rev_option = click.option(
+    "--if-rev", type=int, help="Change it only if it still has this rev, as `show` tells it."
+)
 
 
 @jobs.command()
@@ -71,14 +77,7 @@ def add(
     mainspring jobs add --name once --schedule 2026-06-08T13:00:00Z --payload '{"n": 1}'
     """  # noqa: D301  \b is a character, by which click keeps line breaks
     fields: Any = {name: value for name, value in given.items() if value is not None}
-    try:
-        fields["payload"] = msgspec.json.decode(payload)
-    except msgspec.DecodeError as error:
-        raise InvalidInput(
-            f"the payload is not JSON: {error}",
-            pointer="/payload",
-            hint="""Quote it for the shell, as in --payload '{"n": 1}'.""",
-        ) from error
+    fields["payload"] = _payload_of(payload)
     if key_template is not None:
         fields["idempotency_key_template"] = key_template
     with open_store(require_dsn(dsn), "cli") as store:
@@ -87,6 +86,78 @@ def add(
         print_json(added)
     else:
         click.echo(f"{added.job_id}\tnext run at {added.next_run_at}")
+
+
+@jobs.command()
+@click.argument("job_id")
+@click.option("--name")
+@click.option("--schedule", help="It starts from now.")
+@click.option("--timezone")
+@click.option("--task")
+@click.option("--queue")
+@click.option("--payload", help="JSON for the handler.")
+@click.option("--key-template", help="Idempotency key, as in 'report-{{week}}'.")
+@click.option("--max-retries", type=int)
+@click.option("--retry-backoff", type=click.Choice([each.value for each in Backoff]))
+@click.option("--retry-base-seconds", type=int)
+@click.option("--retry-cap-seconds", type=int)
+@click.option("--timeout-seconds", type=int)
+@click.option("--missed-window", type=click.Choice([each.value for each in MissedWindow]))
+@click.option("--max-missed", type=int)
+@click.option("--misfire-grace-seconds", type=int)
+@click.option("--dst-gap", type=click.Choice([each.value for each in DstGap]))
+@click.option("--dst-overlap", type=click.Choice([each.value for each in DstOverlap]))
+@rev_option
+@dsn_option
+@json_option
+def update(
+    dsn: str | None,
+    job_id: str,
+    payload: str | None,
+    key_template: str | None,
+    if_rev: int | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Change some fields of a job.
+
+    What is not started yet runs by the new fields, and a run that is going on ends by them.  A
+    changed schedule or zone starts from now: nothing of it was due before.
+
+    \b
+    mainspring jobs update j_1k5 --schedule '0 10 * * 1'
+    mainspring jobs update j_1k5 --payload '{"n": 2}' --if-rev 3
+    """  # noqa: D301  \b is a character, by which click keeps line breaks
+    fields: Any = {name: value for name, value in given.items() if value is not None}
+    if payload is not None:
+        fields["payload"] = _payload_of(payload)
+    if key_template is not None:
+        fields["idempotency_key_template"] = key_template
+    with open_store(require_dsn(dsn), "cli") as store:
+        changed = Jobs(store, are_payloads_text=True).update(job_id, if_rev=if_rev, **fields)
+    _say(changed, as_json=as_json)
+
+
+@jobs.command()
+@click.argument("job_id")
+@rev_option
+@dsn_option
+@json_option
+def pause(dsn: str | None, job_id: str, if_rev: int | None, as_json: bool) -> None:
+    """Pause a job: nothing of it starts until it is resumed, and what passes is not missed."""
+    with open_store(require_dsn(dsn), "cli") as store:
+        _say(Jobs(store, are_payloads_text=True).pause(job_id, if_rev=if_rev), as_json=as_json)
+
+
+@jobs.command()
+@click.argument("job_id")
+@rev_option
+@dsn_option
+@json_option
+def resume(dsn: str | None, job_id: str, if_rev: int | None, as_json: bool) -> None:
+    """Resume a paused job with its first occurrence from now on."""
+    with open_store(require_dsn(dsn), "cli") as store:
+        _say(Jobs(store, are_payloads_text=True).resume(job_id, if_rev=if_rev), as_json=as_json)
 
 
 @jobs.command("list")
@@ -132,3 +203,23 @@ def rm(dsn: str | None, job_id: str, as_json: bool) -> None:
         print_json({"job_id": job_id, "deleted": is_deleted})
     else:
         click.echo(f"{job_id} {'deleted' if is_deleted else 'was deleted before'}")
+
+
+def _payload_of(text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise InvalidInput(
+            f"the payload is not JSON: {error}",
+            pointer="/payload",
+            hint="""Quote it for the shell, as in --payload '{"n": 1}'.""",
+        ) from error
+
+
+def _say(job: JobOut, *, as_json: bool) -> None:
+    """Show a job that was changed."""
+    if as_json:
+        print_json(job)
+    else:
+        due = f"next run at {job.next_run_at}" if job.next_run_at else "no next run"
+        click.echo(f"{job.job_id}\t{job.status}\t{due}\trev {job.rev}")

@@ -16,7 +16,7 @@ from mainspring.cron import OccurrenceMemo
 from mainspring.errors import InvalidSchedule
 from mainspring.instants import INFINITY_US
 from mainspring.model import FiringId, Job, JobId, RunStatus
-from mainspring.store.protocol import Acceptance, Action, RunEnd, StartedRun, Store
+from mainspring.store.protocol import Acceptance, Action, RunEnd, Store
 
 DECISIONS_MAX = 5  # a definition that changes this often during one completion is being stormed
 NO_REV = -1  # matches no firing
@@ -113,7 +113,7 @@ def end_lost_runs(
             run,
             jobs.get(run.job_id),
             Report("lost", error="the worker died or did not report in time"),
-            next_us=_next_after_loss(run, jobs.get(run.job_id), chance.memo, now_us),
+            next_us=_next_us(jobs.get(run.job_id), chance.memo, run.scheduled_us),
             jitter01=chance.jitter01(),
         )
         for run in runs
@@ -164,7 +164,6 @@ def _decide(
         return ends
     started = store.read_started([pending[place].firing_id for place in to_read])
     jobs = store.get_jobs(sorted({run.job_id for run in started.values()}))
-    now_us = store.database_us()
     for place in to_read:
         wanted = pending[place]
         now = started.get(FiringId(wanted.firing_id))
@@ -173,12 +172,11 @@ def _decide(
             ends[place] = _look_up_only(wanted, is_failure_known=place in looked_up)
             continue
         job = jobs.get(JobId(now.job_id))
-        after_us = now.scheduled_us if now.rev == wanted.rev else max(now_us, now.scheduled_us)
         ends[place] = end_run(
             now,
             job,
             wanted.report,
-            next_us=_next_us(job, chance.memo, after_us=after_us),
+            next_us=_next_us(job, chance.memo, now.scheduled_us),
             jitter01=chance.jitter01(),
         )
     return ends
@@ -207,22 +205,16 @@ def _look_up_only(wanted: PendingEnd, *, is_failure_known: bool) -> RunEnd:
     return replace(end, action=Action.REMOVE, next_us=0, rev=NO_REV, status=status)
 
 
-def _next_after_loss(run: StartedRun, job: Job | None, memo: OccurrenceMemo, now_us: int) -> int:
-    """Return the next occurrence; of a definition that changed while the run was going on, the
-    first one after now.
+def _next_us(job: Job | None, memo: OccurrenceMemo, scheduled_us: int) -> int:
+    """Return the occurrence that follows one, by the definition as it is now.
 
-    Nobody knows the rev that a lost run was claimed with.  A change of an unstarted firing moves
-    it beyond the instant of the change, so an older occurrence was started before.
+    Of a schedule that was changed meanwhile it is the first one after the change, and of a job that
+    was paused and resumed the first one after that.
     """
-    is_changed = job is not None and job.updated_us > run.scheduled_us
-    after_us = max(now_us, run.scheduled_us) if is_changed else run.scheduled_us
-    return _next_us(job, memo, after_us=after_us)
-
-
-def _next_us(job: Job | None, memo: OccurrenceMemo, *, after_us: int) -> int:
     if job is None:
         return INFINITY_US
     definition = job.definition
+    after_us = max(scheduled_us, job.timed_us)
     try:
         return memo.next_us(
             definition.schedule,

@@ -77,23 +77,26 @@ def end_run(
     """
     is_live = job is not None and job.status is not JobStatus.DELETED
     attempt = run.attempt - run.attempts_spent
-    is_retried = (
+    has_attempts = (
         report.kind in {"failed", "lost"}
         and job is not None
-        and job.status is JobStatus.ACTIVE
+        and is_live
         and decide_after_failure(attempt, job.definition.max_retries, "failed") == "retry"
     )
-    status = _status(report.kind, is_retried=is_retried)
-    if is_retried:
+    status = _status(report.kind, is_retried=has_attempts)
+    is_paused = (
+        job is not None and job.status is JobStatus.PAUSED and run.trigger == Trigger.SCHEDULE
+    )
+    if has_attempts and not is_paused:
         action = Action.RETRY
     elif run.trigger != Trigger.SCHEDULE or not is_live:
         action = Action.REMOVE
-    elif job is not None and job.status is JobStatus.PAUSED:
-        action = Action.PARK
+    elif job is not None and is_paused:
+        action = _while_paused(job, has_attempts=has_attempts)
     else:
         action = _after_schedule(next_us)
     delay_us = 0
-    if is_retried and job is not None:
+    if action is Action.RETRY and job is not None:
         delay_us = (
             report.retry_after_us
             if report.retry_after_us is not None
@@ -115,10 +118,21 @@ def end_run(
         action=action,
         next_us=next_us if action is Action.MOVE else 0,
         delay_us=delay_us,
-        is_letter=report.kind != "success" and not is_retried and is_live,
+        is_letter=report.kind != "success" and not has_attempts and is_live,
         error=report.error,
         output=report.output,
     )
+
+
+def _while_paused(job: Job, *, has_attempts: bool) -> Action:
+    """Return the step of a cursor whose job was paused while it ran.
+
+    Attempts that a failure has left are no dead letter.  A recurring job goes on with a later
+    occurrence when it is resumed; a one-off has no other, and keeps it with its attempts.
+    """
+    if not job.is_once:
+        return Action.PARK
+    return Action.HOLD if has_attempts else Action.REMOVE
 
 
 def _after_schedule(next_us: int) -> Action:

@@ -8,7 +8,7 @@ from typing import TypeVar, Unpack
 
 from mainspring.engine.life import Life
 from mainspring.jobs import Jobs
-from mainspring.registration import JobFields
+from mainspring.registration import JobFields, JobUpdate
 from mainspring.shown import JobOut, JobRegistered, LetterOut, RunOut
 
 _Answer = TypeVar("_Answer")
@@ -44,6 +44,20 @@ class AsyncJobs:
     async def list(self, *, limit: int = 100, after: str | None = None) -> _JobList:
         """Return a page of jobs; see `Jobs.list`."""
         return await self._call(lambda jobs: jobs.list(limit=limit, after=after))
+
+    async def update(
+        self, job_id: str, *, if_rev: int | None = None, **fields: Unpack[JobUpdate]
+    ) -> JobOut:
+        """Change some fields of a job; see `Jobs.update`."""
+        return await self._call(lambda jobs: jobs.update(job_id, if_rev=if_rev, **fields))
+
+    async def pause(self, job_id: str, *, if_rev: int | None = None) -> JobOut:
+        """Pause a job; see `Jobs.pause`."""
+        return await self._call(lambda jobs: jobs.pause(job_id, if_rev=if_rev))
+
+    async def resume(self, job_id: str, *, if_rev: int | None = None) -> JobOut:
+        """Resume a paused job; see `Jobs.resume`."""
+        return await self._call(lambda jobs: jobs.resume(job_id, if_rev=if_rev))
 
     async def delete(self, job_id: str) -> bool:
         """Delete a job; see `Jobs.delete`."""

@@ -18,7 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mainspring.claim import ClaimBatch
-from mainspring.model import DeadLetter, FiringId, HolderId, Job, JobId, NewJob, Run, RunStatus
+from mainspring.model import (
+    DeadLetter,
+    FiringId,
+    HolderId,
+    Job,
+    JobChange,
+    JobId,
+    NewJob,
+    Run,
+    RunStatus,
+)
 
 Int64s = NDArray[np.int64]
 
@@ -34,6 +44,8 @@ class Action(enum.IntEnum):
     """The firing is done: a one-off, an extra firing, a deleted job."""
     PARK = 3
     """The cursor waits at infinity: its job is paused."""
+    HOLD = 4
+    """The same occurrence waits at infinity, one attempt higher: a paused one-off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +197,14 @@ class JobStore(Protocol):
 
     def list_jobs(self, *, after_id: int = 0, limit: int = 100) -> list[Job]:
         """Return a page of jobs that are not deleted, in id order."""
+
+    def change_job(self, change: JobChange) -> Job | None:
+        """Change a job and the firings of it, and return it as it is then.
+
+        None if its rev is not that of the change any more, or it is deleted: decide again.  What
+        is not started gets another fence and is announced by a hint; a run that goes on ends by
+        the new definition.  No firing is made.
+        """
 
     def delete_job(self, job_id: int) -> bool:
         """Delete a job; no start of it is possible afterwards.  False if there was none.

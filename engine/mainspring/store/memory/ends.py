@@ -128,11 +128,12 @@ def _end(state: State, row: Firing, end: RunEnd, now_us: int) -> int:
     row.locked_until_us = None
     row.started_us = None
     state.started[row.shard].discard(row.firing_id)
-    if end.action is Action.RETRY:
+    if end.action in {Action.RETRY, Action.HOLD}:
         row.attempt += 1
         if end.status is RunStatus.LOST:
             row.lost_count = min(row.lost_count + 1, LOST_COUNT_MAX)
-        state.move_firing(row, now_us + end.delay_us)
+        is_held = end.action is Action.HOLD
+        state.move_firing(row, INFINITY_US if is_held else now_us + end.delay_us)
         return row.due_us
     row.attempt = row.attempts_spent = row.lost_count = 0
     row.catch_up = False

@@ -153,7 +153,7 @@ def _forget(state: State, old: set[int]) -> None:
     state.ended.clear()
     for row in kept:
         state.runs_by_job[row.run.job_id].append(row.run)
-        if row.run.status is not RunStatus.MISSED:
+        if row.run.status not in {RunStatus.MISSED, RunStatus.SKIPPED}:
             state.ended[row.run.firing_id, row.run.fence] = row
     for runs in state.runs_by_job.values():
         runs.sort(key=run_key)

@@ -9,7 +9,19 @@ import msgspec
 
 from mainspring.errors import Conflict, InvalidInput
 from mainspring.instants import INFINITY_US
-from mainspring.model import FiringId, Job, JobId, JobStatus, NewJob, shard_of
+from mainspring.model import (
+    Definition,
+    FiringId,
+    Job,
+    JobChange,
+    JobId,
+    JobStatus,
+    NewJob,
+    Run,
+    RunStatus,
+    Trigger,
+    shard_of,
+)
 from mainspring.registration import placed
 from mainspring.store.memory.state import Facet, Firing, Hint, State
 
@@ -47,7 +59,7 @@ class MemoryJobs(Facet):
             ids = [JobId(state.take_id()) for _ in jobs]  # taken even where a value is refused
             jobs = [placed(new, job_id) for new, job_id in zip(jobs, ids, strict=True)]
             for new in jobs:
-                _require_storable(new)
+                _require_storable(new.definition)
             added = [
                 Job(
                     job_id=job_id,
@@ -117,6 +129,67 @@ class MemoryJobs(Facet):
                 state.remove_job(job.job_id)
             return True
 
+    def change_job(self, change: JobChange) -> Job | None:
+        """Change a job that still has the rev of the change; None if it has not, or is gone."""
+        state = self._state
+        hints: list[Hint] = []
+        with state.lock:
+            job = state.jobs.get(change.job_id)
+            if job is None or job.rev != change.rev or job.status is JobStatus.DELETED:
+                return None
+            _require_storable(change.definition)
+            now_us = state.database_now()
+            state.jobs[job.job_id] = msgspec.structs.replace(
+                job,
+                rev=job.rev + 1,
+                status=change.status,
+                definition=change.definition,
+                anchor_us=change.anchor_us,
+                is_once=change.is_once,
+                timed_us=change.timed_us,
+                updated_us=now_us,
+            )
+            for row in state.firings_of_job(job.job_id):
+                row.rev += 1
+                if row.started_us is not None:
+                    continue
+                if row.is_cursor:
+                    _change_cursor(state, row, change, now_us)
+                row.fence += 1
+                row.locked_by = None
+                if row.due_us != INFINITY_US:
+                    hints.append((row.shard, row.due_us, row.firing_id))
+            shown = _shown(state, job.job_id)
+        state.send_hints(hints)
+        return shown
+
+
+def _change_cursor(state: State, row: Firing, change: JobChange, now_us: int) -> None:
+    """Give an unstarted cursor its new times; an occurrence that was due is recorded as skipped."""
+    scheduled_us = change.scheduled_us
+    if scheduled_us is not None and scheduled_us != row.scheduled_us:
+        if row.scheduled_us <= now_us:
+            state.record_run(_skipped(row, now_us), now_us)
+        row.scheduled_us = scheduled_us
+        row.attempt = row.attempts_spent = row.lost_count = 0
+        row.catch_up = False
+    if change.due_us is not None:
+        state.move_firing(row, change.due_us)
+
+
+def _skipped(row: Firing, now_us: int) -> Run:
+    return Run(
+        firing_id=row.firing_id,
+        fence=row.fence,
+        job_id=row.job_id,
+        scheduled_us=row.scheduled_us,
+        attempt=max(row.attempt, 1),
+        status=RunStatus.SKIPPED,
+        trigger=Trigger(row.trigger),
+        catch_up=False,
+        finished_us=now_us,
+    )
+
 
 def remove_finished_jobs(state: State, job_ids: Iterable[JobId]) -> None:
     """Delete definitions that go with their last firing: one-offs and deleted jobs.
@@ -132,9 +205,9 @@ def remove_finished_jobs(state: State, job_ids: Iterable[JobId]) -> None:
             state.remove_job(job_id)
 
 
-def _require_storable(new: NewJob) -> None:
+def _require_storable(definition: Definition) -> None:
     """Raise `InvalidInput` for what a column of the table `jobs` cannot hold."""
-    for name, value in msgspec.structs.asdict(new.definition).items():
+    for name, value in msgspec.structs.asdict(definition).items():
         is_storable = not isinstance(value, int) or -(2**31) <= value < 2**31
         if isinstance(value, str):
             is_storable = re.search("[\0\ud800-\udfff]", value) is None
@@ -147,7 +220,7 @@ def _require_storable(new: NewJob) -> None:
 def _shown(state: State, job_id: JobId) -> Job:
     """Return the definition with its cursor's nominal time."""
     cursor = state.firings.get(FiringId(job_id))
-    is_parked = cursor is None or cursor.scheduled_us == INFINITY_US
+    is_parked = cursor is None or cursor.due_us == INFINITY_US
     next_us = None if cursor is None or is_parked else cursor.scheduled_us
     return msgspec.structs.replace(state.jobs[job_id], next_us=next_us)
 

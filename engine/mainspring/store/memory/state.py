@@ -135,7 +135,7 @@ class State:
     recorded: list[Recorded] = field(default_factory=list)
     runs_by_job: defaultdict[JobId, list[Run]] = field(default_factory=lambda: defaultdict(list))
     ended: dict[tuple[int, int], Recorded] = field(default_factory=dict)
-    """By (firing id, fence) the run that ended there; misses are not among them."""
+    """By (firing id, fence) the run that ended there; misses and skips are not among them."""
     letters: dict[tuple[int, int], Letter] = field(default_factory=dict)
     letters_by_job: defaultdict[JobId, set[tuple[int, int]]] = field(
         default_factory=lambda: defaultdict(set)
@@ -206,7 +206,7 @@ class State:
         row = Recorded(now_us, day if day in self.days else None, run)
         insort(self.recorded, row, key=recorded_key)
         insort(self.runs_by_job[run.job_id], run, key=run_key)
-        if run.status is not RunStatus.MISSED:
+        if run.status not in {RunStatus.MISSED, RunStatus.SKIPPED}:
             self.ended[run.firing_id, run.fence] = row
 
     def add_letter(self, letter: Letter) -> None:

@@ -6,6 +6,8 @@
 ALTER TABLE jobs
     ADD COLUMN dst_gap text NOT NULL DEFAULT 'next_valid',
     ADD COLUMN dst_overlap text NOT NULL DEFAULT 'first',
+    -- When its times were set anew, by a changed schedule or a resumption; nothing earlier is due.
+    ADD COLUMN timed_at timestamptz NOT NULL DEFAULT '-infinity',
     ADD CONSTRAINT jobs_dst_gap_check CHECK (dst_gap IN ('next_valid', 'skip')),
     ADD CONSTRAINT jobs_dst_overlap_check CHECK (dst_overlap IN ('first', 'second', 'both'));
 

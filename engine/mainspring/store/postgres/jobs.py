@@ -15,6 +15,7 @@ from mainspring.model import (
     DstGap,
     DstOverlap,
     Job,
+    JobChange,
     JobId,
     JobStatus,
     MissedWindow,
@@ -22,7 +23,7 @@ from mainspring.model import (
     shard_of,
 )
 from mainspring.registration import placed
-from mainspring.store.postgres.arrays import Bigints, Booleans, Instants, Integers, Texts
+from mainspring.store.postgres.arrays import Bigints, Booleans, Instant, Instants, Integers, Texts
 from mainspring.store.postgres.connection import Session
 from mainspring.store.postgres.database import Database, Part
 
@@ -63,8 +64,7 @@ class PostgresJobs(Part):
         try:
             self._database.rows_of("insert_jobs", **columns)
         except (psycopg.DataError, psycopg.IntegrityError, OverflowError, UnicodeError) as error:
-            said = str(error).strip().split("\n", maxsplit=1)[0]
-            raise InvalidInput("a value of a job does not fit its column", detail=said) from error
+            raise _does_not_fit(error) from error
         return job_ids
 
     def _count_shards_once(self) -> int:
@@ -104,6 +104,66 @@ class PostgresJobs(Part):
             return True
 
         return self._database.transact(work)
+
+    def change_job(self, change: JobChange) -> Job | None:
+        """Change a job that still has the rev of the change; None if it has not, or is gone."""
+        definition = change.definition
+        columns = {
+            "job_id": change.job_id,
+            "rev": change.rev,
+            "status": change.status.value,
+            "anchor_at": Instant(change.anchor_us),
+            "is_once": change.is_once,
+            "timed_at": Instant(change.timed_us),
+            "name": definition.name,
+            "task": definition.task,
+            "queue": definition.queue,
+            "schedule": definition.schedule,
+            "timezone": definition.timezone,
+            "payload": definition.payload,
+            "template": definition.idempotency_key_template,
+            "max_retries": definition.max_retries,
+            "backoff": definition.retry_backoff.value,
+            "base_seconds": definition.retry_base_seconds,
+            "cap_seconds": definition.retry_cap_seconds,
+            "timeout_seconds": definition.timeout_seconds,
+            "missed_window": definition.missed_window.value,
+            "max_missed": definition.max_missed,
+            "grace_seconds": definition.misfire_grace_seconds,
+            "dst_gap": definition.dst_gap.value,
+            "dst_overlap": definition.dst_overlap.value,
+        }
+
+        def work(session: Session) -> bool:
+            execute = self._database.execute
+            changed = execute(session, "change_job", **columns)
+            if not changed:
+                return False
+            execute(session, "lock_firings_of_job", job_id=change.job_id)
+            execute(
+                session,
+                "change_firings",
+                job_id=change.job_id,
+                shard=changed[0][0],
+                scheduled_at=_instant(change.scheduled_us),
+                due_at=_instant(change.due_us),
+            )
+            return True
+
+        try:
+            is_changed = self._database.transact(work)
+        except (psycopg.DataError, psycopg.IntegrityError, OverflowError, UnicodeError) as error:
+            raise _does_not_fit(error) from error
+        return self.get_jobs([change.job_id]).get(change.job_id) if is_changed else None
+
+
+def _instant(instant_us: int | None) -> Instant | None:
+    return None if instant_us is None else Instant(instant_us)
+
+
+def _does_not_fit(error: Exception) -> InvalidInput:
+    said = str(error).strip().split("\n", maxsplit=1)[0]
+    return InvalidInput("a value of a job does not fit its column", detail=said)
 
 
 def _columns(job_ids: list[JobId], shards: list[int], jobs: Sequence[NewJob]) -> dict[str, Any]:
@@ -163,6 +223,7 @@ def _job(
         dst_overlap,
         anchor_us,
         is_once,
+        timed_us,
         created_us,
         updated_us,
         next_us,
@@ -194,6 +255,7 @@ def _job(
         definition=definition,
         anchor_us=anchor_us,
         is_once=is_once,
+        timed_us=timed_us,
         created_us=created_us,
         updated_us=updated_us,
         next_us=None if next_us == INFINITY_US else next_us,

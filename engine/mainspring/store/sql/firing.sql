@@ -263,7 +263,8 @@ COPY (
 
 -- name: complete
 -- End runs by fence and rev: move the cursor, set the retry, park, or remove; write the run row
--- from what was locked, and the dead letter.  Actions: 0 move, 1 retry, 2 remove, 3 park.
+-- from what was locked, and the dead letter.  Actions: 0 move, 1 retry, 2 remove, 3 park,
+-- 4 hold.
 -- Statuses count from 1 in the array below.  Returns one row of arrays, so that the client makes
 -- no object per firing.
 WITH want AS MATERIALIZED (
@@ -308,15 +309,16 @@ WITH want AS MATERIALIZED (
                 + l.delay_us * interval '1 microsecond'
             ELSE 'infinity' END,
         scheduled_at = CASE l.action
-            WHEN 0 THEN l.next_at WHEN 1 THEN f.scheduled_at ELSE 'infinity' END,
-        attempt = CASE l.action WHEN 1 THEN f.attempt + 1 ELSE 0 END,
-        attempts_spent = CASE l.action WHEN 1 THEN f.attempts_spent ELSE 0 END,
+            WHEN 0 THEN l.next_at WHEN 1 THEN f.scheduled_at WHEN 4 THEN f.scheduled_at
+            ELSE 'infinity' END,
+        attempt = CASE WHEN l.action IN (1, 4) THEN f.attempt + 1 ELSE 0 END,
+        attempts_spent = CASE WHEN l.action IN (1, 4) THEN f.attempts_spent ELSE 0 END,
         lost_count = CASE
-            WHEN l.action <> 1 THEN 0
+            WHEN l.action NOT IN (1, 4) THEN 0
             WHEN l.status = 'lost' THEN least(f.lost_count + 1, 32767)
             ELSE f.lost_count END,
-        catch_up = (l.action = 1 AND f.catch_up),
-        previous_at = CASE l.action WHEN 1 THEN f.previous_at ELSE f.scheduled_at END
+        catch_up = (l.action IN (1, 4) AND f.catch_up),
+        previous_at = CASE WHEN l.action IN (1, 4) THEN f.previous_at ELSE f.scheduled_at END
     FROM locked AS l
     WHERE f.firing_id = l.firing_id AND l.action <> 2
     RETURNING

@@ -62,8 +62,9 @@ SELECT
     j.job_id, j.shard, j.rev, j.status::text, j.name, j.task, j.queue, j.schedule, j.timezone, j.payload,
     j.idempotency_key_template, j.max_retries, j.retry_backoff, j.retry_base_seconds,
     j.retry_cap_seconds, j.timeout_seconds, j.missed_window, j.max_missed,
-    j.misfire_grace_seconds, j.dst_gap, j.dst_overlap, j.anchor_at, j.is_once, j.created_at, j.updated_at,
-    f.scheduled_at AS next_at
+    j.misfire_grace_seconds, j.dst_gap, j.dst_overlap, j.anchor_at, j.is_once, j.timed_at,
+    j.created_at, j.updated_at,
+    CASE WHEN f.due_at = 'infinity' THEN f.due_at ELSE f.scheduled_at END AS next_at
 FROM jobs AS j
 LEFT JOIN firings AS f ON f.firing_id = j.job_id
 WHERE j.job_id = ANY (%(job_ids)s::bigint[]);
@@ -74,8 +75,9 @@ SELECT
     j.job_id, j.shard, j.rev, j.status::text, j.name, j.task, j.queue, j.schedule, j.timezone, j.payload,
     j.idempotency_key_template, j.max_retries, j.retry_backoff, j.retry_base_seconds,
     j.retry_cap_seconds, j.timeout_seconds, j.missed_window, j.max_missed,
-    j.misfire_grace_seconds, j.dst_gap, j.dst_overlap, j.anchor_at, j.is_once, j.created_at, j.updated_at,
-    f.scheduled_at AS next_at
+    j.misfire_grace_seconds, j.dst_gap, j.dst_overlap, j.anchor_at, j.is_once, j.timed_at,
+    j.created_at, j.updated_at,
+    CASE WHEN f.due_at = 'infinity' THEN f.due_at ELSE f.scheduled_at END AS next_at
 FROM jobs AS j
 LEFT JOIN firings AS f ON f.firing_id = j.job_id
 WHERE j.job_id > %(after_id)s AND j.status <> 'deleted'
@@ -114,6 +116,73 @@ WHERE job_id = %(job_id)s;
 
 -- name: delete_job
 DELETE FROM jobs WHERE job_id = %(job_id)s;
+
+-- name: change_job
+-- The definition as it becomes, if its rev is still the one that the change was decided from.
+UPDATE jobs
+SET rev = rev + 1, updated_at = coalesce(%(now)s::timestamptz, clock_timestamp()),
+    status = %(status)s::job_status, anchor_at = %(anchor_at)s, is_once = %(is_once)s,
+    timed_at = %(timed_at)s, name = %(name)s, task = %(task)s, queue = %(queue)s,
+    schedule = %(schedule)s, timezone = %(timezone)s, payload = %(payload)s,
+    idempotency_key_template = %(template)s, max_retries = %(max_retries)s,
+    retry_backoff = %(backoff)s, retry_base_seconds = %(base_seconds)s,
+    retry_cap_seconds = %(cap_seconds)s, timeout_seconds = %(timeout_seconds)s,
+    missed_window = %(missed_window)s, max_missed = %(max_missed)s,
+    misfire_grace_seconds = %(grace_seconds)s, dst_gap = %(dst_gap)s,
+    dst_overlap = %(dst_overlap)s
+WHERE job_id = %(job_id)s AND rev = %(rev)s AND status <> 'deleted'
+RETURNING shard;
+
+-- name: change_firings
+-- The firings of a changed job, which lock_firings_of_job has locked: all get another rev, and
+-- unstarted ones another fence, so that no frame with what they were can be started.  The cursor
+-- gets its new times; an occurrence of it that was due and gives way is recorded as skipped.  It
+-- never makes a row.  Returns when what is not started is due.
+WITH old AS MATERIALIZED (
+    SELECT
+        f.firing_id, f.job_id, f.fence, f.scheduled_at, f.attempt, f.trigger,
+        f.started_at IS NULL AS is_free,
+        f.firing_id = f.job_id AND f.started_at IS NULL AND %(scheduled_at)s::timestamptz IS NOT NULL
+            AND f.scheduled_at <> %(scheduled_at)s::timestamptz AS is_moved
+    FROM firings AS f
+    WHERE f.firing_id = %(job_id)s OR (f.job_id = %(job_id)s AND f.firing_id <> f.job_id)
+), changed AS (
+    UPDATE firings AS f
+    SET rev = f.rev + 1,
+        fence = f.fence + o.is_free::integer,
+        locked_by = CASE WHEN o.is_free THEN NULL ELSE f.locked_by END,
+        scheduled_at = CASE WHEN o.is_moved THEN %(scheduled_at)s ELSE f.scheduled_at END,
+        due_at = CASE
+            WHEN o.is_free AND f.firing_id = f.job_id
+                THEN coalesce(%(due_at)s::timestamptz, f.due_at)
+            ELSE f.due_at END,
+        attempt = CASE WHEN o.is_moved THEN 0 ELSE f.attempt END,
+        attempts_spent = CASE WHEN o.is_moved THEN 0 ELSE f.attempts_spent END,
+        lost_count = CASE WHEN o.is_moved THEN 0 ELSE f.lost_count END,
+        catch_up = f.catch_up AND NOT o.is_moved
+    FROM old AS o
+    WHERE f.firing_id = o.firing_id
+    RETURNING f.firing_id, f.due_at, o.is_free
+), skipped AS (
+    INSERT INTO job_runs (
+        recorded_at, firing_id, fence, job_id, scheduled_at, finished_at, attempt, status,
+        trigger, catch_up
+    )
+    SELECT
+        coalesce(%(now)s::timestamptz, clock_timestamp()), o.firing_id, o.fence, o.job_id,
+        o.scheduled_at, coalesce(%(now)s::timestamptz, clock_timestamp()), greatest(o.attempt, 1),
+        'skipped', o.trigger, false
+    FROM old AS o
+    WHERE o.is_moved AND o.scheduled_at <= coalesce(%(now)s::timestamptz, clock_timestamp())
+)
+SELECT
+    pg_notify(
+        'mainspring_due',
+        %(shard)s::text || ' ' || (extract(epoch FROM due_at) * 1000000)::bigint::text || ' '
+            || firing_id::text
+    )
+FROM changed
+WHERE is_free AND due_at <> 'infinity';
 
 -- name: lock_finished_jobs
 -- Definitions that may go with their last firing: one-offs, and deleted jobs whose run ended.

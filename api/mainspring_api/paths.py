@@ -1,0 +1,18 @@
+"""Reads what stands in the path of a request."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+
+from mainspring.errors import InvalidInput
+from mainspring.model import JobId, parse_job_id
+from mainspring_api.problems import ProblemRaised
+
+
+def job_id_of(request: Request) -> JobId:
+    """Read the id of a path; raises a problem of status 404 for anything that is no id."""
+    text: str = request.path_params["job_id"]
+    try:
+        return parse_job_id(text)
+    except InvalidInput as error:
+        raise ProblemRaised(404, error.message, hint=error.hint) from None
