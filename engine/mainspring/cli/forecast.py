@@ -281,16 +281,16 @@ def _local(schedule: Schedule, instant_us: int) -> str:
 
 
 def _spelt(duration_us: int) -> str:
-    """Write a duration by its two largest units, as `8h17m`."""
+    """Write a duration by its largest unit and the one below it, as `8h17m`."""
     rest_s = duration_us // US_PER_S
     if not rest_s:
         return f"{duration_us / US_PER_S:.3g}s"
-    parts = []
+    counts = []
     for unit_s, unit in _UNITS_S:
         count, rest_s = divmod(rest_s, unit_s)
-        if count:
-            parts.append(f"{count}{unit}")
-    return "".join(parts[:2])
+        counts.append((count, unit))
+    first = next(place for place, (count, _) in enumerate(counts) if count)
+    return "".join(f"{count}{unit}" for count, unit in counts[first : first + 2] if count)
 
 
 def _seconds(duration_us: int) -> float:

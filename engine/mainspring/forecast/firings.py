@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mainspring.cron import ScheduleKind, Verdict, count_occurrences, judge_missed
-from mainspring.cron.missed import ON_TIME
+from mainspring.cron import ON_TIME, ScheduleKind, Verdict, count_occurrences, judge_missed
 from mainspring.forecast.occurrences import Int64s, occurrences_between
 from mainspring.forecast.outages import Outages
 from mainspring.forecast.plan import PlannedJob

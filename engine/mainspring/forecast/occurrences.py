@@ -51,9 +51,9 @@ def _of_cron(cron: Cron, count: int, from_us: int, until_us: int) -> Int64s:
     if count == 0:
         return np.empty(0, np.int64)
     lanes = min(LANES_MAX, 1 + count // _PER_LANE)
-    span_us = until_us - from_us
-    # Exact, which a float would not be: places of cuts in whole microseconds.
-    cuts_us = np.array([from_us + span_us * i // lanes for i in range(lanes + 1)], np.int64)
+    whole_us, rest_us = divmod(until_us - from_us, lanes)
+    steps = np.arange(lanes + 1, dtype=np.int64)
+    cuts_us = from_us + whole_us * steps + rest_us * steps // lanes
     after_us, ends_us = cuts_us[:-1] - 1, cuts_us[1:]
     found: list[Int64s] = []
     while len(after_us):
