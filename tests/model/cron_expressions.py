@@ -90,3 +90,30 @@ def _extra(rng: random.Random, field: int) -> str:
         return rng.choice(("L", "LW", f"{rng.randint(1, 31)}W"))
     weekday = rng.randint(0, 7)
     return rng.choice((f"{weekday}#{rng.randint(1, 5)}", f"{weekday}L"))
+
+
+SPOILED = (
+    "?", "R", "R(0-9)", "H", "H/15", "H(0-5)", "L", "LW", "15W", "W15", "1,15W", "31W", "5L", "L5",
+    "FRIL", "FRI#2", "5#2", "5#6", "1,5#2", "22-2", "fri-sun", "fri-0", "5-7", "7-5", "sat-mon",
+    "5/15", "*/90", "*/61", "*/7", "0-0", "1_0", "+5", "-5", "1,", ",1", "*,5", "60", "31", "30",
+    "nov-feb", "jan-jan", "jan", "mon", "**", "*-5", "1-5-9", "0x5", "\uff11", "1.5", "L-3", "10-L",
+    "last", "mon-fri/2", "8", "00000", "007", "9" * 5000, "1-wed", "*/0", "5-5/2", "*/2/2", "@",
+)  # fmt: skip
+BLANKS = ("\u00a0", "\u2003", "\x0b", "\n", "\t", "  ")
+
+
+def mutated_text(rng: random.Random, near: datetime) -> str:
+    """A text that is nearly an expression: some fields spoiled, dropped, doubled or misspaced."""
+    fields = random_expression(rng, near).text.split()
+    for _ in range(rng.choice((1, 1, 1, 2))):
+        fields[rng.randrange(len(fields))] = rng.choice(SPOILED)
+    whim = rng.random()
+    if whim < 0.08:
+        fields.insert(rng.randrange(6), rng.choice(("0", "*", "2026")))
+    elif whim < 0.11:
+        fields += ["0", "2026"]
+    elif whim < 0.15:
+        del fields[rng.randrange(5)]
+    blank = rng.choice(BLANKS) if rng.random() < 0.1 else " "
+    text = " ".join(fields[:2]) + blank + " ".join(fields[2:])
+    return text.upper() if rng.random() < 0.1 else text
