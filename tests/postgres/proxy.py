@@ -11,10 +11,10 @@ from collections.abc import Sequence
 class Proxy:
     """Forwards 127.0.0.1:port to a server; each connection has a thread for either direction.
 
-    `stall` keeps connections open and forwards nothing more.  `cut_answers_after` breaks all
-    connections once that many further bytes came from the server; with 0 the request still goes
-    through, so the client cannot know what became of it.  `cut_requests` breaks them at the next
-    byte from the client, which the server then never sees.
+    `stall` keeps connections open and forwards nothing more until `resume`.  `cut_answers_after`
+    breaks all connections once that many further bytes came from the server; with 0 the request
+    still goes through, so the client cannot know what became of it.  `cut_requests` breaks them at
+    the next byte from the client, which the server then never sees.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -31,6 +31,10 @@ class Proxy:
     def stall(self) -> None:
         with self._lock:
             self._is_stalled = True
+
+    def resume(self) -> None:
+        with self._lock:
+            self._is_stalled = False
 
     def cut_answers_after(self, byte_count: int) -> None:
         with self._lock:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from mainspring.cli.database import dsn_option, open_store, require_dsn
+from mainspring.cli.database import START_PATIENCE_S, dsn_option, open_store, require_dsn
 from mainspring.cli.output import announce, announce_text, json_option
 from mainspring.cli.signals import on_stop_signal
 from mainspring.cli.targets import load_tasks, worker_settings
@@ -42,7 +42,13 @@ def worker(
     dsn = require_dsn(dsn)
     settings = worker_settings(tasks, os.environ, given | {"queues": queues or None})
     metrics, outage = WorkerMetrics(), Outage()
-    with open_store(dsn, "worker", pool_max=POOL_CONNECTIONS, outage=outage) as store:
+    with open_store(
+        dsn,
+        "worker",
+        pool_max=POOL_CONNECTIONS,
+        outage=outage,
+        patience_s=START_PATIENCE_S,
+    ) as store:
         process = WorkerProcess(
             tasks, store, dsn, settings, metrics, name=process_name(), outage=outage
         )
