@@ -163,9 +163,9 @@ def test_a_bar_is_drawn_for_a_person_once_it_has_taken_a_while(
             return True
 
     drawn = []
-    for stream, after_s in ((Terminal(), -1.0), (Terminal(), 60.0), (io.StringIO(), -1.0)):
+    for stream, after_us in ((Terminal(), -1), (Terminal(), 10**8), (io.StringIO(), -1)):
         monkeypatch.setattr("sys.stderr", stream)
-        monkeypatch.setattr(command, "PROGRESS_AFTER_S", after_s)
+        monkeypatch.setattr(command, "PROGRESS_AFTER_US", after_us)
         with command._progress(2) as advance:
             advance()
             advance()
