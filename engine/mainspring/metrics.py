@@ -13,7 +13,9 @@ Scheduler, each with label `shard`:
   `mainspring_retried_total` and `mainspring_dead_total` what became of these,
   `mainspring_missed_total` occurrences whose time passed unserved,
   `mainspring_returned_total` firings given back by workers,
-  `mainspring_unanswered_frames_total` frames claimed anew since nobody held or started them
+  `mainspring_unanswered_frames_total` frames claimed anew since nobody held or started them,
+  `mainspring_zone_moved_total` and `mainspring_zone_parked_total` cursors that a new release of
+  tzdata moved, or parked since it dropped their zone
 - `mainspring_overdue_unleased` firings found overdue and unleased by two sweeps (an alarm),
   `mainspring_queue_depth` firings claimed and not finished, `mainspring_wheel_timers`
 - `mainspring_lateness_seconds` (histogram) from `due_at` to release
@@ -134,6 +136,8 @@ class ShardCounts:
     dead: int = _counter("dead letters written")
     missed: int = _counter("occurrences whose time passed unserved")
     missed_dropped: int = _counter("missed occurrences that nothing will run")
+    zone_moved: int = _counter("cursors moved by new rules of their time zone")
+    zone_parked: int = _counter("cursors parked since their time zone can no longer be read")
     large_catch_ups: int = _counter("jobs that had a hundred occurrences or more to catch up")
     unanswered_frames: int = _counter("frames claimed anew since nobody held or started them")
     overdue_unleased: int = _gauge("firings found overdue and unleased by two sweeps")

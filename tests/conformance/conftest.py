@@ -19,7 +19,7 @@ SELECT drop_job_runs_partition(to_date(right(c.relname, 8), 'YYYYMMDD'))
 FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
 WHERE i.inhparent = 'job_runs'::regclass AND c.relname <> 'job_runs_default';
 DELETE FROM firings; DELETE FROM jobs; DELETE FROM job_runs; DELETE FROM dead_letters;
-DELETE FROM holders; DELETE FROM shards; DELETE FROM shard_leases;
+DELETE FROM holders; DELETE FROM shards; DELETE FROM shard_leases; DELETE FROM zone_changes;
 ALTER SEQUENCE ids RESTART; ALTER SEQUENCE holder_ids RESTART
 """
 

@@ -27,6 +27,7 @@ COMMANDS = {
     ),
     "runs": ("mainspring.cli.runs:runs", "Show what ran, newest first."),
     "dead": ("mainspring.cli.dead:dead", "List dead letters and redrive them."),
+    "tzdata": ("mainspring.cli.tzdata:tzdata", "Show by which time zone data jobs are computed."),
 }
 
 

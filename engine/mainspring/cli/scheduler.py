@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from mainspring.cli.database import dsn_option, open_store, require_dsn
+from mainspring.cli.database import START_PATIENCE_S, dsn_option, open_store, require_dsn
 from mainspring.cli.output import announce, announce_text, json_option
 from mainspring.cli.signals import on_stop_signal
 from mainspring.config import SchedulerSettings, read_environment
@@ -21,7 +21,7 @@ from mainspring.scheduler import Scheduler, SchedulerLives
 from mainspring.store.outage import Outage
 from mainspring.store.postgres.locks import open_lock_session
 
-POOL_CONNECTIONS = 4  # two claimers, the pulse, one to spare
+POOL_CONNECTIONS = 4  # two claimers, the pulse, the rezoner
 
 
 @click.command()
@@ -40,7 +40,13 @@ def scheduler(dsn: str | None, as_json: bool, **given: Any) -> None:
     dsn = require_dsn(dsn)
     settings = read_environment(SchedulerSettings, os.environ, given)
     metrics, outage = SchedulerMetrics(), Outage()
-    with open_store(dsn, "scheduler", pool_max=POOL_CONNECTIONS, outage=outage) as store:
+    with open_store(
+        dsn,
+        "scheduler",
+        pool_max=POOL_CONNECTIONS,
+        outage=outage,
+        patience_s=START_PATIENCE_S,
+    ) as store:
         if store.count_shards() == 0:
             raise InvalidInput(
                 "the database has no shards", hint="Run `mainspring migrate --shards N` first."

@@ -46,7 +46,7 @@ from mainspring.cron.occurrence import (
 )
 from mainspring.cron.schedule import Schedule, ScheduleKind, parse_schedule
 from mainspring.cron.spread import is_spread
-from mainspring.cron.zone import Zone, load_zone, zone_names
+from mainspring.cron.zone import Zone, is_older_version, load_zone, tzdata_version, zone_names
 
 __all__ = [
     "ON_TIME",
@@ -59,11 +59,13 @@ __all__ = [
     "Zone",
     "count_occurrences",
     "due_occurrences",
+    "is_older_version",
     "is_spread",
     "judge_missed",
     "latest_occurrence_us",
     "load_zone",
     "next_occurrence_us",
     "parse_schedule",
+    "tzdata_version",
     "zone_names",
 ]

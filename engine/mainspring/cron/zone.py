@@ -36,6 +36,8 @@ _OFFSET_LIKE: Final = re.compile(
     r"(?:Etc/)?(?:UTC|GMT|Z)?[+-][0-9]{1,2}(?::?[0-9]{2})?", re.IGNORECASE
 )
 _DAY_S: Final = 86_400
+_RELEASE: Final = re.compile(r"([0-9]{4})([a-z]*)")
+_HEAD_BYTES_MAX: Final = 64
 _YEARS_KEPT_MAX: Final = 256
 """Years of segments kept per zone; 256 small lists, and no job needs more than a few."""
 
@@ -93,6 +95,22 @@ class Zone:
 
 
 @functools.cache
+def tzdata_version() -> str:
+    """Give the release of the IANA data that this process computes by, for instance `2026f`.
+
+    Read once: a package that is replaced under a running process counts from its next start.
+    """
+    with _zone_data("zoneinfo", "tzdata.zi").open("rb") as file:
+        head = file.readline(_HEAD_BYTES_MAX).decode("ascii", "replace")
+    return head.removeprefix("# version").strip()
+
+
+def is_older_version(one: str, other: str) -> bool:
+    """Whether a release of the IANA data came before another; unknown names come before all."""
+    return _release(one) < _release(other)
+
+
+@functools.cache
 def zone_names() -> frozenset[str]:
     """Give every name that a job may use: the Zone and Link names of tzdata.
 
@@ -124,6 +142,12 @@ def _load(name: str) -> Zone:
 
 def _zone_data(*path: str) -> importlib.resources.abc.Traversable:
     return importlib.resources.files("tzdata").joinpath(*path)
+
+
+def _release(version: str) -> tuple[int, int, str]:
+    """Give what releases are ordered by: the year, then a to z, then za."""
+    found = _RELEASE.fullmatch(version)
+    return (int(found[1]), len(found[2]), found[2]) if found else (0, 0, "")
 
 
 def _unknown_zone(name: str) -> InvalidSchedule:

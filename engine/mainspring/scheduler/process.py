@@ -41,6 +41,7 @@ from mainspring.scheduler.events import (
 )
 from mainspring.scheduler.listener import HintSource, Listener
 from mainspring.scheduler.pulse import PulseThread
+from mainspring.scheduler.rezoner import Rezoner
 from mainspring.store.protocol import Store
 
 log = get_logger("mainspring.scheduler")
@@ -77,7 +78,7 @@ class Scheduler:
     Parameters
     ----------
     store
-        Thread safe; used by the pulse and by the claimers at once.
+        Thread safe; used by the pulse, the claimers and the rezoner at once.
     elector
         Used by the pulse thread alone.
     metrics
@@ -106,6 +107,7 @@ class Scheduler:
         self._extension_us = 0
         self._failure: BaseException | None = None
         self._pulse: PulseThread | None = None
+        self._rezoner = Rezoner(store, metrics, on_bug=self._fail)
         self._is_stopping = False
         self._frame_numbers = itertools.count(1)
         self._sockets = LeaderSockets(settings.bind_host, on_dropped=self._count_dropped)
@@ -181,6 +183,7 @@ class Scheduler:
             claimers.start()
             pulse.start()
             self._listener.start()
+            self._rezoner.start()
             while not self._is_stopping and self._failure is None:
                 self._round(claimers)
         finally:
@@ -334,6 +337,7 @@ class Scheduler:
         leader = ShardLeader(begun.shard, self._times, self._limits, self._now())
         who = Leadership(begun.shard, begun.term, self.holder_id)
         self._led[begun.shard] = _Led(leader, who, trust)
+        self._rezoner.on_term(who)
 
     def _on_answered(self, answered: Answered) -> None:
         led = self._led.get(answered.shard)
@@ -392,6 +396,7 @@ class Scheduler:
 
     def _end(self, claimers: Claimers, pulse: PulseThread) -> None:
         self._listener.stop()
+        self._rezoner.stop()
         claimers.stop()
         self._take_events()
         try:

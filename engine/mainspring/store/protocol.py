@@ -29,6 +29,7 @@ from mainspring.model import (
     Run,
     RunStatus,
 )
+from mainspring.store.zones import ZoneStore
 
 Int64s = NDArray[np.int64]
 
@@ -383,7 +384,7 @@ class HistoryStore(Protocol):
         """
 
 
-class Store(JobStore, FiringStore, HolderStore, ShardStore, HistoryStore, Protocol):
+class Store(JobStore, FiringStore, HolderStore, ShardStore, HistoryStore, ZoneStore, Protocol):
     """All of it, plus its end."""
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-FILES: Final = ("audit", "firing", "history", "holder", "job", "migration", "shard")
+FILES: Final = ("audit", "firing", "history", "holder", "job", "migration", "shard", "zone")
 
 _HEADING: Final = re.compile(r"^-- name: (.*)$", re.MULTILINE)
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*")

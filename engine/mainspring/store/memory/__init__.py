@@ -22,12 +22,20 @@ from mainspring.store.memory.holders import MemoryHolders
 from mainspring.store.memory.jobs import MemoryJobs
 from mainspring.store.memory.shards import MemoryShards
 from mainspring.store.memory.state import State
+from mainspring.store.memory.zones import MemoryZones
 
 __all__ = ["MemoryStore"]
 
 
 class MemoryStore(
-    MemoryJobs, MemoryClaims, MemoryFirings, MemoryEnds, MemoryHolders, MemoryShards, MemoryHistory
+    MemoryJobs,
+    MemoryClaims,
+    MemoryFirings,
+    MemoryEnds,
+    MemoryHolders,
+    MemoryShards,
+    MemoryHistory,
+    MemoryZones,
 ):
     """`mainspring.store.protocol.Store` in memory.
 

@@ -19,6 +19,7 @@ from mainspring.errors import TermLost
 from mainspring.instants import NEVER_US, US_PER_DAY
 from mainspring.model import DeadLetter, FiringId, HolderId, Job, JobId, Run, RunStatus
 from mainspring.store.memory.order import OrderedKeys
+from mainspring.store.zones import ZoneChange
 
 Hint = tuple[int, int, int]
 """(shard, due_us, firing id or 0): what one NOTIFY says."""
@@ -83,6 +84,7 @@ class Shard:
     leader: HolderId | None = None
     lease_term: int = 0
     renewed_us: int | None = None
+    tzdata: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,8 @@ class State:
     )
     days: set[int] = field(default_factory=set)
     """Days since the epoch that have a partition."""
+    zone_changes: dict[tuple[str, str, str], ZoneChange] = field(default_factory=dict)
+    """Rows of `zone_changes`, added up by (timezone, from_version, to_version)."""
 
     def take_id(self) -> int:
         """Draw from the sequence that jobs and firings share."""

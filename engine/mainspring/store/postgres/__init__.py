@@ -16,11 +16,14 @@ from mainspring.store.postgres.history import PostgresHistory
 from mainspring.store.postgres.holders import PostgresHolders
 from mainspring.store.postgres.jobs import PostgresJobs
 from mainspring.store.postgres.shards import PostgresShards
+from mainspring.store.postgres.zones import PostgresZones
 
 __all__ = ["Hint", "PostgresStore"]
 
 
-class PostgresStore(PostgresJobs, PostgresEnds, PostgresHolders, PostgresShards, PostgresHistory):
+class PostgresStore(
+    PostgresJobs, PostgresEnds, PostgresHolders, PostgresShards, PostgresHistory, PostgresZones
+):
     """`mainspring.store.protocol.Store` in Postgres.  Thread safe, and connects when first used.
 
     Parameters
