@@ -17,6 +17,7 @@ from mainspring.clock import monotonic_s, sleep_s
 from mainspring.devpg.binaries import Binaries
 from mainspring.devpg.child import ServerProcess
 from mainspring.devpg.datafolder import LOG_NAME, DataFolder, last_lines, reach_hint
+from mainspring.devpg.leftovers import end_backends
 from mainspring.devpg.pidfile import is_ready
 from mainspring.devpg.privilege import RunAs
 from mainspring.devpg.runfolder import RunFolder
@@ -38,7 +39,9 @@ _LAUNCH_COUNT_MAX = 20
 _PORT_TAKEN = "Address already in use"
 _BACKENDS_REMAIN = "pre-existing shared memory block"
 _BACKENDS_GO_S = 30.0
-"""A backend notices at its next wait, and each that works on needs its turn for that."""
+_BACKENDS_GRACE_S = 3.0
+"""A backend notices at its next wait, and each that works on needs its turn for that.  One that is
+still there after the grace is ended."""
 
 _BACKENDS_POLL_S = 0.1
 
@@ -84,6 +87,8 @@ def start_process(
             return process, tried_port
         said = log_path.read_text(encoding="utf-8", errors="replace")
         if _BACKENDS_REMAIN in said and monotonic_s() < patient_until_s:
+            if monotonic_s() > patient_until_s - _BACKENDS_GO_S + _BACKENDS_GRACE_S:
+                end_backends(data.path)
             sleep_s(_BACKENDS_POLL_S)
         elif _PORT_TAKEN in said and not port:
             launches_left -= 1

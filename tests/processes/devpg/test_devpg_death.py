@@ -170,3 +170,21 @@ def test_a_live_run_folder_is_not_swept_and_a_left_over_one_is(folder: Path) -> 
             assert (live.exists(), left.exists(), stranger.exists()) == (True, False, True)
         finally:
             stranger.rmdir()
+
+
+def test_a_backend_that_outlives_its_postmaster_holds_up_no_new_server(own_folder: Path) -> None:
+    """Frozen, as one that waits for a lock whose holder has gone; what was committed is there."""
+    pg = DevPostgres(own_folder, settings=FAST).start()
+    session = psycopg.connect(pg.dsn, autocommit=True)
+    frozen_pid = session.info.backend_pid
+    session.execute("INSERT INTO kept VALUES (43)")
+    postmaster_pid = int((own_folder / "postmaster.pid").read_text().splitlines()[0])
+    os.kill(frozen_pid, signal.SIGSTOP)
+    os.kill(postmaster_pid, signal.SIGKILL)
+    pg.stop("immediate")
+    assert is_alive(frozen_pid)
+
+    with DevPostgres(own_folder, settings=FAST) as again:
+        assert ask(again.dsn, "SELECT sum(n) FROM kept") == 42 + 43
+        assert eventually(lambda: is_dead(frozen_pid))
+    session.close()
