@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 from mainspring.cron import next_occurrence_us, parse_schedule
+from mainspring.cron.grammar import parse_fields
 from mainspring.cron.spread import is_spread, spread
 from mainspring.errors import InvalidSchedule
 from mainspring.instants import parse_instant
@@ -84,3 +85,39 @@ def test_what_cannot_be_read_names_its_column(text: str) -> None:
         parse_schedule(text, "UTC", anchor_us=0)
 
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "what"),
+    [
+        ("H 25 * * *", 3, "'25' is not in 0..23"),
+        ("  H/5  H  32 * *", 11, "'32' is not in 1..31"),
+        ("H(0-29)/10,99 * * * *", 12, "'99' is not in 0..59"),
+        ("0 9 H,L,32W * *", 9, "there is no day 32"),
+        ("99 H(9-1) * * *", 1, "'99' is not in 0..59"),
+        ("0 H(9-1) 99 * *", 3, "the range of 'H(9-1)'"),
+        ("H-5 * * * *", 1, "cannot read 'H-5'"),
+        ("H 0 30 2 *", None, "schedule 'H 0 30 2 *' never fires"),
+        ("H 0 * * * *", 11, "6 fields instead of five"),
+    ],
+)
+def test_what_stands_beside_it_is_shown_as_given(text: str, column: int | None, what: str) -> None:
+    """The column and the text are the user's, whatever the `H` stands for in numbers."""
+    for job_id in (1, 2, 3_000_000_000):
+        with pytest.raises(InvalidSchedule) as caught:
+            parse_schedule(text, "UTC", anchor_us=0, job_id=job_id)
+
+        assert what in caught.value.message
+        if column is not None:
+            assert f"{text!r} at column {column}:" in caught.value.message
+
+
+@pytest.mark.parametrize("text", ["H H * * *", "H/7,59 H(8-18)/3 H,L * 1-5", "0 0 H * H#2"])
+def test_read_by_the_grammar_it_is_the_text_in_numbers(text: str) -> None:
+    """What a memo and a reading in words take for the schedule is the schedule."""
+    for job_id in range(1, 60):
+        if "H#" in text:
+            with pytest.raises(InvalidSchedule):
+                parse_fields(text, job_id)
+        else:
+            assert parse_fields(spread(text, job_id)) == parse_fields(text, job_id)

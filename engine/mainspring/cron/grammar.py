@@ -16,7 +16,7 @@ What is refused although other programs take it, and why:
 
 The result is canonical text of numbers only, what stands beside it (`extras`), and per field
 whether it began with `*`, which two rules of the engine depend on and no set of values can tell.
-`H` was replaced before (`spread`).
+An `H` is replaced by numbers item by item (`spread`), so that columns are those of the given text.
 
 Source: crontab(5) of Vixie cron as shipped by Debian.
 """
@@ -28,6 +28,7 @@ from typing import Final, NamedTuple
 
 from mainspring.cron.extras import NONE, Extras, parse_extra
 from mainspring.cron.refusals import POINTER, RULES, Place, Rule, refusal, shown
+from mainspring.cron.spread import spread_item
 from mainspring.errors import InvalidSchedule
 
 SCHEDULE_LENGTH_MAX: Final = 256
@@ -101,8 +102,13 @@ def check_text(text: str) -> str:
     return stripped
 
 
-def parse_fields(text: str) -> tuple[Field, Field, Field, Field, Field]:
+def parse_fields(text: str, job_id: int = 0) -> tuple[Field, Field, Field, Field, Field]:
     """Read a cron expression that `check_text` has passed.
+
+    Parameters
+    ----------
+    job_id
+        Chooses what each `H` stands for.
 
     Returns
     -------
@@ -118,7 +124,7 @@ def parse_fields(text: str) -> tuple[Field, Field, Field, Field, Field]:
     if len(parts) != len(RULES):
         raise _wrong_count(text, [part.start() + 1 for part in parts])
     fields = tuple(
-        _parse_field(part[0], Place(rule, text, part.start() + 1))
+        _parse_field(part[0], Place(rule, text, part.start() + 1), job_id)
         for part, rule in zip(parts, RULES, strict=True)
     )
     minute, hour, day, month, weekday = fields
@@ -141,7 +147,7 @@ def _wrong_count(text: str, columns: list[int]) -> InvalidSchedule:
     return refusal("wrong number of fields", text, column, found, hint)
 
 
-def _parse_field(field: str, place: Place) -> Field:
+def _parse_field(field: str, place: Place, job_id: int) -> Field:
     items: list[str] = []
     extras = NONE
     column = place.column
@@ -149,7 +155,8 @@ def _parse_field(field: str, place: Place) -> Field:
         here = place._replace(column=column)
         extra = parse_extra(item, here)
         if extra is None:
-            items.append(_parse_item(item, here))
+            numbers = spread_item(item, here, job_id)
+            items.append(_parse_item(item, here) if numbers is item else numbers)
         else:
             extras = extras.united(extra)
         column += len(item) + 1

@@ -9,15 +9,15 @@ from __future__ import annotations
 import difflib
 import enum
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from mainspring.cron.every import parse_period
 from mainspring.cron.fields import expand_fields
-from mainspring.cron.grammar import ALIASES, check_text, parse_fields
+from mainspring.cron.grammar import ALIASES, Field, check_text, parse_fields
 from mainspring.cron.kernel import Cron
 from mainspring.cron.refusals import POINTER, refusal, shown
-from mainspring.cron.spread import spread
 from mainspring.cron.walk import passes_of
 from mainspring.cron.zone import Zone, load_zone
 from mainspring.errors import InvalidInput, InvalidSchedule
@@ -118,8 +118,8 @@ def parse_schedule(
         if words[0][0].lower() == "@every":
             period_us = _every_period(stripped, words)
             return Schedule(ScheduleKind.EVERY, text, zone_name, zone, None, anchor_us, period_us)
-        expression = _aliased(stripped, words)
-        return _cron(text, zone_name, zone, expression, stripped, dst_gap, dst_overlap)
+        fields = parse_fields(_aliased(stripped, words))
+        return _cron(text, zone_name, zone, fields, stripped, dst_gap, dst_overlap)
     if _INSTANT_LIKE.match(body):
         return Schedule(ScheduleKind.ONCE, text, zone_name, zone, at_us=_read_once(body, zone))
     if _DURATION_LIKE.fullmatch(body):
@@ -130,20 +130,20 @@ def parse_schedule(
             "a period without @every",
             "Write @every and a duration, as in @every 10s.",
         )
-    expression = spread(stripped, job_id)
-    return _cron(text, zone_name, zone, expression, stripped, dst_gap, dst_overlap)
+    fields = parse_fields(stripped, job_id)
+    return _cron(text, zone_name, zone, fields, stripped, dst_gap, dst_overlap)
 
 
 def _cron(
     text: str,
     zone_name: str,
     zone: Zone,
-    expression: str,
+    parsed: Sequence[Field],
     shown_text: str,
     dst_gap: DstGap,
     dst_overlap: DstOverlap,
 ) -> Schedule:
-    fields = expand_fields(parse_fields(expression), shown_text)
+    fields = expand_fields(parsed, shown_text)
     return Schedule(
         ScheduleKind.CRON,
         text,

@@ -5,9 +5,8 @@ every 15th or 10th from a start below the step.  The choice depends on the job i
 alone, so every node and every restart makes the same; days of the month go to 28, so that
 every month has them.
 
-A schedule is *spread* before it is read: `H` becomes numbers in the text, and nothing after this
-module knows of it.  A refusal of an `H` itself names its column in the text as given; a refusal of
-something else beside it shows the text with numbers in it, and the column there.
+`spread_item` is the grammar's, item by item, so that every refusal names its column in the text as
+given.  `spread` is for who wants the whole text in numbers: a memo's key, a reading in words.
 
 Source: Jenkins, "Pipeline Syntax: cron", the symbol H.
 """
@@ -49,24 +48,31 @@ def spread(text: str, job_id: int) -> str:
     if len(parts) != len(RULES):
         return text  # the grammar says so
     spread_fields = []
-    for number, (part, rule) in enumerate(zip(parts, RULES, strict=True)):
+    for part, rule in zip(parts, RULES, strict=True):
         column = part.start() + 1
         items = []
         for item in part[0].split(","):
-            items.append(_spread_item(item, Place(rule, text, column), job_id, number))
+            items.append(spread_item(item, Place(rule, text, column), job_id))
             column += len(item) + 1
         spread_fields.append(",".join(items))
     return " ".join(spread_fields)
 
 
-def _spread_item(item: str, place: Place, job_id: int, number: int) -> str:
+def spread_item(item: str, place: Place, job_id: int) -> str:
+    """Return an item of a list, an `H` replaced by numbers with commas between.
+
+    Raises
+    ------
+    InvalidSchedule
+        An `H` that cannot be read.
+    """
     if not _LIKE.match(item):
         return item
     found = _ITEM.fullmatch(item)
     if found is None:
         raise place.refusal(f"cannot read {shown(item)}", "Write H, H/15, H(0-29) or H(0-29)/10.")
     low, high = _range(found, item, place)
-    chance = _hash(job_id, number)
+    chance = _hash(job_id, RULES.index(place.rule))
     if found[3] is None:
         return str(low + chance % (high - low + 1))
     step = int(found[3])
