@@ -61,9 +61,13 @@ def row(firing_id: int, **changes: Any) -> ClaimRow:
     return ClaimRow(**(columns | changes))
 
 
-def decoded(firings: dict[int, int], *, leader: int = 1, frame_no: int = 1) -> frame.Frame:
+def decoded(
+    firings: dict[int, int], *, leader: int = 1, frame_no: int = 1, catch_up: bool = False
+) -> frame.Frame:
     """Return a frame as a worker receives it, of firing id -> fence."""
-    batch = ClaimBatch.from_rows([row(each, fence=fence) for each, fence in firings.items()])
+    batch = ClaimBatch.from_rows(
+        [row(each, fence=fence, catch_up=catch_up) for each, fence in firings.items()]
+    )
     count = len(batch)
     data = frame.encode(
         leader=leader,

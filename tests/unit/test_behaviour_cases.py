@@ -211,7 +211,7 @@ def test_a_run_that_outlasts_the_next_slot_delays_it_and_the_policy_decides() ->
 
 
 def test_a_handler_is_told_of_the_firing_before_and_of_a_catch_up() -> None:
-    """The one that ran, not the one that the schedule names: between them is what to make up for."""
+    """The one that ran, not the one that the schedule names: what lies between is to be made up."""
     seen: list[tuple[str | None, str, bool]] = []
 
     def handler(ctx: Context, _payload: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
 
 import pytest
@@ -52,9 +53,12 @@ def dispatch(*workers: Beacon) -> Dispatch:
     return made
 
 
-def frame(frame_no: int, count: int = 1, task: str = "work", shard: int = 0) -> PreparedFrame:
+def frame(
+    frame_no: int, count: int = 1, task: str = "work", shard: int = 0, *, is_catch_up: bool = False
+) -> PreparedFrame:
     firings = {frame_no * 1_000 + k: 1 for k in range(count)}
-    return prepared(frame_no, firings, shard=shard, task=task)
+    made = prepared(frame_no, firings, shard=shard, task=task)
+    return dataclasses.replace(made, is_catch_up=is_catch_up)
 
 
 def send_all(made: Dispatch, monotonic_us: int = 0) -> list[tuple[int, int]]:
@@ -74,6 +78,30 @@ def test_frames_go_out_in_order_of_release_as_far_as_credit_reaches() -> None:
     assert {("default", "work"): 2} == made.waiting()
     made.on_beacon(beacon(1, window=5, received=2, in_hand={2: 2}), 0)
     assert [(1, 3)] == send_all(made)
+
+
+def test_live_frames_go_before_catch_up_which_leaves_half_of_a_worker_to_them() -> None:
+    """Also of another task, and whatever waited longer; what is counted as waiting is both."""
+    made = dispatch(beacon(1, window=10, tasks=("work", "other")))
+    made.release([frame(number, 2, is_catch_up=True) for number in range(1, 5)])
+    made.release([frame(5, 2), frame(6, 2, "other")])
+
+    assert [(1, 5), (1, 6)] == send_all(made)
+    assert {("default", "work"): 8} == made.waiting()
+    done = beacon(1, window=10, received=2, tasks=("work", "other"))
+    made.on_beacon(done, 0)
+    assert [(1, 1), (1, 2)] == send_all(made), "four of ten, and six would be more than half"
+    made.release([frame(7, 6)])
+    assert [(1, 7)] == send_all(made)
+    assert {("default", "work"): 4} == made.waiting()
+    made.drop(0)
+    assert made.waiting() == {}
+
+
+def test_catch_up_larger_than_half_a_worker_goes_to_one_that_has_nothing_else() -> None:
+    made = dispatch(beacon(1, window=10))
+    made.release([frame(1, 8, is_catch_up=True)])
+    assert [(1, 1)] == send_all(made)
 
 
 def test_the_worker_with_the_most_credit_is_chosen() -> None:

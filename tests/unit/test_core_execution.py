@@ -323,3 +323,45 @@ def test_more_hints_than_one_answer_may_have_go_out_in_several() -> None:
 
     assert [20_000, 5_000] == [len(each.firing_ids) for each in hints]  # type: ignore[attr-defined]
     assert all(decode_answer(encode(each)) == each for each in hints)  # type: ignore[arg-type]
+
+
+def ids_to_start(made: Execution) -> list[int]:
+    """Return what it would start now, and let all of it be started."""
+    work = made.poll(0, is_trusted=True)
+    if work.start is None:
+        return []
+    made.on_started(started(work.start))
+    made.poll(0, is_trusted=True)
+    return work.start.firing_ids.tolist()
+
+
+def test_live_firings_are_started_before_catch_up_that_came_first() -> None:
+    """And catch-up has no more than half of the slots, one at least, until some of it ends."""
+    made = execution(concurrency=4)
+    deliver(made, 1, {1: 1, 2: 1, 3: 1}, catch_up=True)
+    deliver(made, 2, {4: 1})
+
+    assert ids_to_start(made) == [4, 1, 2]
+    deliver(made, 3, {5: 1})
+    assert ids_to_start(made) == [5]
+    made.on_run_ended(2, SUCCESS, 0)  # the second that was started, of catch-up
+    assert ids_to_start(made) == [3]
+
+    one = execution(concurrency=1)
+    deliver(one, 1, {1: 1, 2: 1}, catch_up=True)
+    assert ids_to_start(one) == [1]
+
+
+def test_catch_up_in_hand_is_given_back_at_the_end_as_live_is() -> None:
+    made = execution(concurrency=2)
+    deliver(made, 1, {1: 1, 2: 1, 3: 1}, catch_up=True)
+    deliver(made, 2, {4: 1})
+    assert ids_to_start(made) == [4, 1]
+    made.on_drain()
+    returned = [
+        firing_id
+        for answer in made.poll(0, is_trusted=True).answers
+        if isinstance(answer.answer, Returned)
+        for firing_id in answer.answer.firing_ids
+    ]
+    assert sorted(returned) == [2, 3]

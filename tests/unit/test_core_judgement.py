@@ -24,7 +24,7 @@ from mainspring.model import (
     Trigger,
 )
 from mainspring.store.protocol import MissedStep
-from unit.core_stage import EPOCH_US, S, Stage, row
+from unit.core_stage import EPOCH_US, TICK_US, S, Stage, row
 
 ALL = MissedWindow.RUN_ALL
 SKIP = MissedWindow.SKIP
@@ -190,14 +190,16 @@ def test_a_large_catch_up_is_news_once() -> None:
 
 
 def test_only_what_was_recorded_stays_in_the_batch_and_with_its_new_fence() -> None:
+    """What was put off does not, nor what is somebody else's by now."""
     claimed = [late(1, 5), late(2, 5), late(3, 0), late(4, 5)]
     batch = ClaimBatch.from_rows(claimed)
-    judgement = judged(claimed, CatchUp(1.0))
-    kept = settled(batch, judgement, {FiringId(1): 9, FiringId(2): 9})
+    for rate, fences in ((1_000, {1: 9}), (1.0, {1: 9, 2: 9, 4: 9})):
+        judgement = judged(claimed, CatchUp(rate))
+        kept = settled(batch, judgement, {FiringId(each): fences[each] for each in fences})
 
-    assert [1, 3] == kept.firing_id.tolist(), "2 was put off, 4 is somebody else's"
-    assert [9, 1] == kept.fence.tolist()
-    assert [1, 0] == kept.catch_up.tolist()
+        assert [1, 3] == kept.firing_id.tolist()
+        assert [9, 1] == kept.fence.tolist()
+        assert [1, 0] == kept.catch_up.tolist()
 
 
 def outage(policy: MissedWindow, max_missed: int) -> tuple[Stage, int]:
@@ -254,17 +256,19 @@ def test_after_an_outage_of_144_occurrences(
 
 
 def test_what_is_put_off_comes_back_as_a_hint_and_runs_at_its_time() -> None:
-    """Three jobs at one a second: one now, the others when their second comes."""
-    stage = Stage(catch_up_rate=1)
+    """Three jobs, one each 1.25 s: the leader knows when, and need not come upon them."""
+    stage = Stage(catch_up_rate=0.8, arm_ahead_us=0)
     for _ in range(3):
         stage.add_every(40 * S)
     stage.mono_us = 110 * S
     leader, who = stage.begin_term()
     released = stage.settle(leader, who)
     assert [1] == [int(each) for frame in released for each in frame.firing_ids]
-    for passed_us in (900_000, 100_000, 900_000, 100_000):
+    for passed_us in (1_200_000, TICK_US * 2, 1_200_000, TICK_US * 2):
+        before = len(released)
         stage.mono_us += passed_us
         released += stage.settle(leader, who)
+        assert len(released) - before == (passed_us == TICK_US * 2)
     assert [1, 2, 3] == [int(each) for frame in released for each in frame.firing_ids]
     assert all(frame.is_catch_up for frame in released)
     assert stage.start(released) == {1, 2, 3}

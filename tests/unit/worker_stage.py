@@ -40,9 +40,16 @@ def execution(concurrency: int = 3, **limits: int) -> Execution:
     return made
 
 
-def deliver(made: Execution, seq: int, firings: dict[int, int], *, leader: int = LEADER) -> None:
+def deliver(
+    made: Execution,
+    seq: int,
+    firings: dict[int, int],
+    *,
+    leader: int = LEADER,
+    catch_up: bool = False,
+) -> None:
     envelope = Envelope(VERSION, leader, made.worker_id, seq, "l")
-    made.on_delivery(envelope, decoded(firings, leader=leader))
+    made.on_delivery(envelope, decoded(firings, leader=leader, catch_up=catch_up))
 
 
 def started(request: StartRequest, *but: int) -> Starts:
