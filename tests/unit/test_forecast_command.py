@@ -106,6 +106,17 @@ def test_the_command_prints_one_json_value(tonight: str) -> None:
     }
 
 
+def test_firings_come_in_the_order_in_which_they_start(tmp_path: Path) -> None:
+    """A late one after those that were due later and start before it."""
+    file = tmp_path / "jobs.toml"
+    file.write_text(TONIGHT + "[[jobs]]\nname = 'probe'\nschedule = '36 7 * * *'\n")
+    firings = json.loads(run(str(file), *SPAN, "--json").stdout)["firings"]
+    starts = [each["starts_at"] for each in firings]
+
+    assert sorted(starts) == starts
+    assert [each["job"] for each in firings[-3:]] == ["probe", "sync", "sync"]
+
+
 def test_a_summary_leaves_the_firings_out(tonight: str) -> None:
     """In both forms, and the limit does not count for it."""
     text = run(tonight, *SPAN, "--summary", "--limit", "1")

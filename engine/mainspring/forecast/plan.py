@@ -118,10 +118,11 @@ def _toml(data: bytes) -> dict[str, Any]:
             f"the file is not UTF-8: byte {error.start}", hint="Save it as UTF-8."
         ) from None
     except RecursionError:
-        raise InvalidInput("not TOML: nested too deep") from None
-    except (
-        ValueError
-    ) as error:  # TOMLDecodeError is one; numbers of a thousand digits raise another
+        raise InvalidInput(
+            "not TOML: nested too deep", hint="Nest arrays and tables less deep."
+        ) from None
+    except ValueError as error:
+        # TOMLDecodeError is one; a number of a thousand digits raises another.
         text = str(error)
         raise InvalidInput(
             f"not TOML: {text[:1].lower()}{text[1:200]}", hint="See https://toml.io for its rules."
