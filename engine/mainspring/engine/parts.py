@@ -36,7 +36,7 @@ from mainspring.worker import WorkerProcess
 
 log = get_logger("mainspring.engine")
 
-SCHEDULER_CONNECTIONS: Final = 4  # two claimers, the pulse, one to spare
+SCHEDULER_CONNECTIONS: Final = 4  # two claimers, the pulse, the rezoner
 WORKER_CONNECTIONS: Final = 3  # starter, completer, directory
 JOBS_CONNECTIONS: Final = 4
 """Calls for jobs at a time; further ones wait."""
