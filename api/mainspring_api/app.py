@@ -22,6 +22,7 @@ from mainspring_api.database_time import DatabaseTime
 from mainspring_api.health import HealthRoutes
 from mainspring_api.jobs import PATH, JobRoutes
 from mainspring_api.observer import ApiObserver, Observed
+from mainspring_api.paths import ID
 from mainspring_api.problems import exception_handlers
 from mainspring_api.registrar import Registrar
 from mainspring_api.runs import RunRoutes
@@ -70,13 +71,14 @@ def create_app(
         yield
         await registrar.close()
 
+    job = f"{PATH}/{{job_id:{ID}}}"
     app = Starlette(
         routes=[
             Route(PATH, jobs.collection, methods=["POST"]),
-            Route(PATH + "/{job_id}:pause", changes.pause, methods=["POST"]),
-            Route(PATH + "/{job_id}:resume", changes.resume, methods=["POST"]),
-            Route(PATH + "/{job_id}", jobs.member, methods=["GET", "PATCH", "DELETE"]),
-            Route(PATH + "/{job_id}/runs", runs.of_job, methods=["GET"]),
+            Route(f"{job}:pause", changes.pause, methods=["POST"]),
+            Route(f"{job}:resume", changes.resume, methods=["POST"]),
+            Route(job, jobs.member, methods=["GET", "PATCH", "DELETE"]),
+            Route(f"{job}/runs", runs.of_job, methods=["GET"]),
             Route("/livez", health.live, methods=["GET"]),
             Route("/readyz", health.ready, methods=["GET"]),
         ],

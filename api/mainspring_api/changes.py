@@ -27,7 +27,7 @@ from mainspring_api.paths import job_id_of
 from mainspring_api.problems import ProblemRaised
 from mainspring_api.query import read_query
 
-_ETAG: Final = re.compile(r'"([0-9]{1,10})"')
+_ETAG: Final = re.compile(r'"([1-9][0-9]{0,9})"')
 
 
 def etag_of(rev: int) -> str:

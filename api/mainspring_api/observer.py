@@ -63,7 +63,7 @@ class Observed:
         async def report_and_send(message: Message) -> None:
             if message["type"] == "http.response.start":
                 method = scope["method"] if scope["method"] in _METHODS else "OTHER"
-                route = getattr(scope.get("route"), "path", UNROUTED)
+                route = getattr(scope.get("route"), "path_format", UNROUTED)
                 duration_us = self._clock.monotonic_us() - begun_us
                 self._observer.request_answered(method, route, message["status"], duration_us)
             await send(message)

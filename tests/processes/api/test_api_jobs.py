@@ -47,6 +47,8 @@ def test_a_job_is_read_with_every_field(api: ApiProcess, api_dsn: str) -> None:
         "retry_cap_seconds": 3600,
         "max_missed": 100,
         "misfire_grace_seconds": 60,
+        "dst_gap": "next_valid",
+        "dst_overlap": "first",
         "status": "active",
         "next_run_at": registered.value["next_run_at"],
         "rev": 1,
@@ -149,8 +151,12 @@ NEVER = format_job_id(2**62)
      "%00", "%ff%fe", "j_%F0%9F%9A%80", "..", "j_1%2F..", "%27%20OR%201=1"],
 )  # fmt: skip
 def test_an_id_never_given_out_is_404_for_every_method(api: ApiProcess, job_id: str) -> None:
-    for method, path in (("GET", ""), ("DELETE", ""), ("GET", "/runs")):
-        answer = api.call(method, f"{JOBS}/{job_id}{path}")
+    for method, path in (
+        ("GET", ""), ("DELETE", ""), ("GET", "/runs"), ("PATCH", ""), ("POST", ":pause"),
+        ("POST", ":resume"),
+    ):  # fmt: skip
+        body = b'{"max_retries": 1}' if method == "PATCH" else None
+        answer = api.call(method, f"{JOBS}/{job_id}{path}", body)
         assert (
             answer.status,
             answer.headers["content-type"],
@@ -169,8 +175,8 @@ def test_an_unknown_id_is_named(api: ApiProcess) -> None:
     [
         ("GET", JOBS, "OPTIONS, POST"),
         ("PUT", JOBS, "OPTIONS, POST"),
-        ("POST", JOBS + "/j_1", "DELETE, GET, HEAD, OPTIONS"),
-        ("PATCH", JOBS + "/j_1", "DELETE, GET, HEAD, OPTIONS"),
+        ("POST", JOBS + "/j_1", "DELETE, GET, HEAD, OPTIONS, PATCH"),
+        ("PUT", JOBS + "/j_1", "DELETE, GET, HEAD, OPTIONS, PATCH"),
         ("DELETE", JOBS + "/j_1/runs", "GET, HEAD, OPTIONS"),
         ("TRACE", "/livez", "GET, HEAD, OPTIONS"),
     ],
