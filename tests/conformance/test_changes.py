@@ -146,7 +146,7 @@ def test_an_occurrence_that_was_due_and_gives_way_is_recorded_as_skipped(stage: 
         RunStatus.SKIPPED,
         START_US,
         1,
-        row.fence,
+        row.fence + 1,  # of no run: the next lease has another
     )
     assert (skipped.trigger, skipped.started_us, skipped.finished_us) == (
         Trigger.SCHEDULE,
@@ -196,6 +196,11 @@ def test_a_started_run_is_moved_by_its_completion_alone(stage: Stage) -> None:
     """Its end under the old rev is told to decide again; nothing else of it changes."""
     row = stage.run()
     change(stage, row.job_id, scheduled_us=INFINITY_US, due_us=INFINITY_US)
+    assert read(stage, row.job_id).next_us == START_US
+    job = change(stage, row.job_id, status=JobStatus.PAUSED)
+    assert job is not None
+    assert job.next_us is None
+    row = row._replace(rev=row.rev + 1)
     [running] = stage.store.runs_of_job(row.job_id, limit=9)
     assert (running.status, running.scheduled_us) == (RunStatus.RUNNING, START_US)
     end = ending(row, action=Action.MOVE, next_us=NEXT_US)

@@ -153,10 +153,10 @@ class MemoryJobs(Facet):
                 row.rev += 1
                 if row.started_us is not None:
                     continue
-                if row.is_cursor:
-                    _change_cursor(state, row, change, now_us)
                 row.fence += 1
                 row.locked_by = None
+                if row.is_cursor:
+                    _change_cursor(state, row, change, now_us)
                 if row.due_us != INFINITY_US:
                     hints.append((row.shard, row.due_us, row.firing_id))
             shown = _shown(state, job.job_id)
@@ -220,9 +220,12 @@ def _require_storable(definition: Definition) -> None:
 def _shown(state: State, job_id: JobId) -> Job:
     """Return the definition with its cursor's nominal time."""
     cursor = state.firings.get(FiringId(job_id))
-    is_parked = cursor is None or cursor.due_us == INFINITY_US
+    job = state.jobs[job_id]
+    is_parked = job.status is JobStatus.PAUSED or (
+        cursor is not None and cursor.due_us == INFINITY_US
+    )
     next_us = None if cursor is None or is_parked else cursor.scheduled_us
-    return msgspec.structs.replace(state.jobs[job_id], next_us=next_us)
+    return msgspec.structs.replace(job, next_us=next_us)
 
 
 def _earliest_by_shard(cursors: Iterable[Firing]) -> list[Hint]:

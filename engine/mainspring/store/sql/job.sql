@@ -64,7 +64,8 @@ SELECT
     j.retry_cap_seconds, j.timeout_seconds, j.missed_window, j.max_missed,
     j.misfire_grace_seconds, j.dst_gap, j.dst_overlap, j.anchor_at, j.is_once, j.timed_at,
     j.created_at, j.updated_at,
-    CASE WHEN f.due_at = 'infinity' THEN f.due_at ELSE f.scheduled_at END AS next_at
+    CASE WHEN f.due_at = 'infinity' OR j.status = 'paused' THEN 'infinity'
+        ELSE f.scheduled_at END AS next_at
 FROM jobs AS j
 LEFT JOIN firings AS f ON f.firing_id = j.job_id
 WHERE j.job_id = ANY (%(job_ids)s::bigint[]);
@@ -77,7 +78,8 @@ SELECT
     j.retry_cap_seconds, j.timeout_seconds, j.missed_window, j.max_missed,
     j.misfire_grace_seconds, j.dst_gap, j.dst_overlap, j.anchor_at, j.is_once, j.timed_at,
     j.created_at, j.updated_at,
-    CASE WHEN f.due_at = 'infinity' THEN f.due_at ELSE f.scheduled_at END AS next_at
+    CASE WHEN f.due_at = 'infinity' OR j.status = 'paused' THEN 'infinity'
+        ELSE f.scheduled_at END AS next_at
 FROM jobs AS j
 LEFT JOIN firings AS f ON f.firing_id = j.job_id
 WHERE j.job_id > %(after_id)s AND j.status <> 'deleted'
@@ -136,8 +138,9 @@ RETURNING shard;
 -- name: change_firings
 -- The firings of a changed job, which lock_firings_of_job has locked: all get another rev, and
 -- unstarted ones another fence, so that no frame with what they were can be started.  The cursor
--- gets its new times; an occurrence of it that was due and gives way is recorded as skipped.  It
--- never makes a row.  Returns when what is not started is due.
+-- gets its new times; an occurrence of it that was due and gives way is recorded as skipped, under
+-- the new fence: no run will have it, and that of a firing never leased is 0, which names nothing.
+-- It never makes a firing.  Returns when what is not started is due.
 WITH old AS MATERIALIZED (
     SELECT
         f.firing_id, f.job_id, f.fence, f.scheduled_at, f.attempt, f.trigger,
@@ -169,7 +172,7 @@ WITH old AS MATERIALIZED (
         trigger, catch_up
     )
     SELECT
-        coalesce(%(now)s::timestamptz, clock_timestamp()), o.firing_id, o.fence, o.job_id,
+        coalesce(%(now)s::timestamptz, clock_timestamp()), o.firing_id, o.fence + 1, o.job_id,
         o.scheduled_at, coalesce(%(now)s::timestamptz, clock_timestamp()), greatest(o.attempt, 1),
         'skipped', o.trigger, false
     FROM old AS o
