@@ -25,8 +25,9 @@ SELECT int2 '1', int4 '1', int8 '1', true, timestamptz '4713-01-01 00:00:00+00 B
 ROWS = """
 SELECT i, i + 1, timestamptz 'epoch' + i * interval '1 s',
        timestamptz 'epoch' + i * interval '1 s', i + 2, i::int4, 1::int4, (i % 4)::int2,
-       i % 2 = 0, 0::int2, i % 3 = 0, timestamptz 'epoch', timestamptz 'infinity', 300::int4,
-       60::int4, 'task-' || i % 7, 'default', '0 9 * * 1', 'Europe/Berlin',
+       i % 2 = 0, 0::int2, i % 3 = 0, timestamptz 'epoch', timestamptz 'infinity',
+       timestamptz 'epoch' - i * interval '1 s', 300::int4, 60::int4, 'task-' || i % 7, 'default',
+       '0 9 * * 1', 'Europe/Berlin', 'next_valid', CASE WHEN i % 2 = 0 THEN 'first' ELSE 'both' END,
        CASE WHEN i % 5 = 0 THEN 'report-{{week}}' END, 'job-' || i, '{"n":' || i || '}'
 FROM generate_series(int8 '1', 3000) AS i
 """
@@ -70,8 +71,9 @@ def test_a_claim_of_the_server_decodes_to_the_rows_it_gives_one_by_one(dsn: str)
         assert (row.firing_id, row.job_id, row.fence) == (cells[0], cells[1], cells[4])
         assert row.due_us == int(cells[2].timestamp()) * 1_000_000
         assert row[5:11] == cells[5:11]
-        assert row[13:21] == cells[13:21]
-        assert row.payload == cells[21].encode()
+        assert row.previous_us == int(cells[13].timestamp()) * 1_000_000
+        assert row[14:24] == cells[14:24]
+        assert row.payload == cells[24].encode()
 
 
 def test_an_empty_copy_of_the_server_is_an_empty_batch(dsn: str) -> None:

@@ -326,6 +326,51 @@ def test_a_read_of_jobs_is_served_by_the_primary_key(bench: Bench) -> None:
     )
 
 
+def change(bench: Bench) -> dict[str, Any]:
+    """Return the parameters of a change of job 7, which has an extra firing beside its cursor."""
+    bench.session.execute(
+        "INSERT INTO firings (firing_id, job_id, shard, due_at, scheduled_at, trigger)"
+        " SELECT 100007, 7, shard, due_at, due_at, 1 FROM firings WHERE firing_id = 7"
+    )
+    return {
+        "job_id": 7,
+        "rev": 1,
+        "shard": 1,
+        "status": "active",
+        "is_once": False,
+        "anchor_at": Instant(START_US),
+        "timed_at": Instant(START_US),
+        "scheduled_at": Instant(START_US + 60_000_000),
+        "due_at": Instant(START_US + 60_000_000),
+        **dict.fromkeys(("name", "task", "queue", "template"), "report"),
+        "schedule": "* * * * *",
+        "timezone": "UTC",
+        "payload": "{}",
+        "backoff": "fixed",
+        "missed_window": "SKIP",
+        "dst_gap": "next_valid",
+        "dst_overlap": "first",
+        "max_retries": 3,
+        **dict.fromkeys(("base_seconds", "cap_seconds", "timeout_seconds"), 5),
+        **dict.fromkeys(("max_missed", "grace_seconds"), 100),
+    }
+
+
+def test_a_change_finds_its_job_by_primary_key(bench: Bench) -> None:
+    plan = bench.explain("change_job", change(bench))
+    check(plan, indexes={"jobs_pkey"}, rows_max=1)
+
+
+@pytest.mark.parametrize("name", ["lock_firings_of_job", "change_firings"])
+def test_a_change_finds_the_cursor_and_the_extra_firings_by_their_indexes(
+    bench: Bench, name: str
+) -> None:
+    """One walk for both, then each row by its key; whatever the other firings are."""
+    plan = bench.explain(name, change(bench))
+    check(plan, indexes={"firings_pkey", "firings_extra"}, rows_max=4)
+    assert plan["Actual Rows"] == 2
+
+
 def test_claim_and_start_are_hot_updates(bench: Bench) -> None:
     """Neither writes an index: no lease column is indexed, and pages have room."""
     bench.session.execute("ROLLBACK")
