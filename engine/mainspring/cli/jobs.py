@@ -1,4 +1,4 @@
-"""`mainspring jobs`: register, list, show, remove."""
+"""`mainspring jobs`: register, list, show, change, pause, resume, remove."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import click
 import msgspec
 
 from mainspring.cli.database import dsn_option, open_store, require_dsn
+from mainspring.cli.job_options import field_options, fields_of
 from mainspring.cli.output import json_option, print_json, print_table
 from mainspring.cli.render import cell, cells
-from mainspring.errors import InvalidInput
 from mainspring.jobs import Jobs
-from mainspring.model import Backoff, DstGap, DstOverlap, MissedWindow
 from mainspring.shown import JobOut
 
 
 @click.group()
 def jobs() -> None:
-    """Register, list, show and remove jobs."""
+    """Register, list, show, change, pause, resume and remove jobs."""
 
 
 rev_option = click.option(
@@ -27,59 +26,17 @@ rev_option = click.option(
 
 
 @jobs.command()
-@click.option("--name", required=True, help="What people call the job; need not be unique.")
-@click.option(
-    "--schedule",
-    required=True,
-    help="Five cron fields, @daily and its kin, '@every 10s', or an instant like "
-    "2026-06-08T13:00:00Z for a one-off.",
-)
-@click.option("--timezone", default="UTC", show_default=True, help="IANA zone of the schedule.")
-@click.option("--task", help="Which handler runs it.  [default: the name]")
-@click.option("--queue", default="default", show_default=True, help="Which workers take it.")
-@click.option("--payload", default="null", show_default=True, help="JSON for the handler.")
-@click.option("--key-template", help="Idempotency key, as in 'report-{{week}}'.")
-@click.option("--max-retries", type=int, help="Attempts in all.  [default: 3]")
-@click.option(
-    "--retry-backoff",
-    type=click.Choice(["fixed", "linear", "exponential"]),
-    help="How delays between attempts grow.  [default: exponential]",
-)
-@click.option("--retry-base-seconds", type=int, help="The first delay.  [default: 5]")
-@click.option("--retry-cap-seconds", type=int, help="The longest delay.  [default: 3600]")
-@click.option("--timeout-seconds", type=int, help="Then an attempt has failed.  [default: 300]")
-@click.option(
-    "--missed-window",
-    type=click.Choice([each.value for each in MissedWindow]),
-    help="What becomes of occurrences that nobody could serve.  [default: RUN_ONCE]",
-)
-@click.option("--max-missed", type=int, help="RUN_ALL: how many are run at most.  [default: 100]")
-@click.option(
-    "--dst-gap",
-    type=click.Choice([each.value for each in DstGap]),
-    help="A fixed time that the zone leaves out.  [default: next_valid]",
-)
-@click.option(
-    "--dst-overlap",
-    type=click.Choice([each.value for each in DstOverlap]),
-    help="A fixed time that the zone has twice.  [default: first]",
-)
-@click.option("--misfire-grace-seconds", type=int, help="Later than this is missed.  [default: 60]")
+@field_options(is_new=True)
 @dsn_option
 @json_option
-def add(
-    dsn: str | None, payload: str, key_template: str | None, as_json: bool, **given: Any
-) -> None:
+def add(dsn: str | None, as_json: bool, **given: Any) -> None:
     """Register a job.
 
     \b
     mainspring jobs add --name report --schedule '0 9 * * 1' --timezone America/New_York
     mainspring jobs add --name once --schedule 2026-06-08T13:00:00Z --payload '{"n": 1}'
     """  # noqa: D301  \b is a character, by which click keeps line breaks
-    fields: Any = {name: value for name, value in given.items() if value is not None}
-    fields["payload"] = _payload_of(payload)
-    if key_template is not None:
-        fields["idempotency_key_template"] = key_template
+    fields = fields_of(given)
     with open_store(require_dsn(dsn), "cli") as store:
         added = Jobs(store).add(**fields)
     if as_json:
@@ -90,49 +47,21 @@ def add(
 
 @jobs.command()
 @click.argument("job_id")
-@click.option("--name")
-@click.option("--schedule", help="It starts from now.")
-@click.option("--timezone")
-@click.option("--task")
-@click.option("--queue")
-@click.option("--payload", help="JSON for the handler.")
-@click.option("--key-template", help="Idempotency key, as in 'report-{{week}}'.")
-@click.option("--max-retries", type=int)
-@click.option("--retry-backoff", type=click.Choice([each.value for each in Backoff]))
-@click.option("--retry-base-seconds", type=int)
-@click.option("--retry-cap-seconds", type=int)
-@click.option("--timeout-seconds", type=int)
-@click.option("--missed-window", type=click.Choice([each.value for each in MissedWindow]))
-@click.option("--max-missed", type=int)
-@click.option("--misfire-grace-seconds", type=int)
-@click.option("--dst-gap", type=click.Choice([each.value for each in DstGap]))
-@click.option("--dst-overlap", type=click.Choice([each.value for each in DstOverlap]))
+@field_options(is_new=False)
 @rev_option
 @dsn_option
 @json_option
-def update(
-    dsn: str | None,
-    job_id: str,
-    payload: str | None,
-    key_template: str | None,
-    if_rev: int | None,
-    as_json: bool,
-    **given: Any,
-) -> None:
-    """Change some fields of a job.
+def update(dsn: str | None, job_id: str, if_rev: int | None, as_json: bool, **given: Any) -> None:
+    """Change some fields of a job; those that are not given stay as they are.
 
     What is not started yet runs by the new fields, and a run that is going on ends by them.  A
-    changed schedule or zone starts from now: nothing of it was due before.
+    changed schedule, zone or DST option starts from now: nothing of it was due before.
 
     \b
     mainspring jobs update j_1k5 --schedule '0 10 * * 1'
     mainspring jobs update j_1k5 --payload '{"n": 2}' --if-rev 3
     """  # noqa: D301  \b is a character, by which click keeps line breaks
-    fields: Any = {name: value for name, value in given.items() if value is not None}
-    if payload is not None:
-        fields["payload"] = _payload_of(payload)
-    if key_template is not None:
-        fields["idempotency_key_template"] = key_template
+    fields = fields_of(given)
     with open_store(require_dsn(dsn), "cli") as store:
         changed = Jobs(store, are_payloads_text=True).update(job_id, if_rev=if_rev, **fields)
     _say(changed, as_json=as_json)
@@ -144,7 +73,10 @@ def update(
 @dsn_option
 @json_option
 def pause(dsn: str | None, job_id: str, if_rev: int | None, as_json: bool) -> None:
-    """Pause a job: nothing of it starts until it is resumed, and what passes is not missed."""
+    """Pause a job: nothing of it starts until it is resumed, and what passes is not missed.
+
+    A run that is going on ends as it ends.  A one-off keeps its instant.
+    """
     with open_store(require_dsn(dsn), "cli") as store:
         _say(Jobs(store, are_payloads_text=True).pause(job_id, if_rev=if_rev), as_json=as_json)
 
@@ -155,7 +87,11 @@ def pause(dsn: str | None, job_id: str, if_rev: int | None, as_json: bool) -> No
 @dsn_option
 @json_option
 def resume(dsn: str | None, job_id: str, if_rev: int | None, as_json: bool) -> None:
-    """Resume a paused job with its first occurrence from now on."""
+    """Resume a paused job with its first occurrence from now on.
+
+    A one-off whose instant has passed meanwhile runs at once; with missed_window SKIP it is
+    refused.
+    """
     with open_store(require_dsn(dsn), "cli") as store:
         _say(Jobs(store, are_payloads_text=True).resume(job_id, if_rev=if_rev), as_json=as_json)
 
@@ -203,17 +139,6 @@ def rm(dsn: str | None, job_id: str, as_json: bool) -> None:
         print_json({"job_id": job_id, "deleted": is_deleted})
     else:
         click.echo(f"{job_id} {'deleted' if is_deleted else 'was deleted before'}")
-
-
-def _payload_of(text: str) -> object:
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise InvalidInput(
-            f"the payload is not JSON: {error}",
-            pointer="/payload",
-            hint="""Quote it for the shell, as in --payload '{"n": 1}'.""",
-        ) from error
 
 
 def _say(job: JobOut, *, as_json: bool) -> None:
