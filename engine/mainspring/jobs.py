@@ -17,6 +17,7 @@ from mainspring.errors import InvalidInput, NotFound
 from mainspring.handlers import Tasks
 from mainspring.instants import parse_instant
 from mainspring.model import (
+    Definition,
     Job,
     JobChange,
     JobId,
@@ -77,7 +78,8 @@ class Jobs:
         Handlers that are known here: a payload for one of them is checked against its type.
         Jobs for other tasks may be added, too.
     on_unknown
-        Is told of each job for another task before it is stored; what it raises is raised.
+        Is told of each job for another task before it is stored or given one; what it raises is
+        raised.
     are_payloads_text
         Whether jobs are shown with their payloads as text (`JobOut`), for who writes JSON.
     """
@@ -174,9 +176,9 @@ class Jobs:
 
         def decide(job: Job, now_us: int) -> JobChange:
             change = changed(job, given, now_us)
-            task = self._tasks.get(change.definition.task)
-            if task is not None:
-                task.payload_type.check(change.definition.payload.encode())
+            new, old = change.definition, job.definition
+            if (new.task, new.payload) != (old.task, old.payload):
+                self._check_task(new, "/task")
             return change
 
         return self._change(job_id, decide, if_rev)
@@ -248,13 +250,16 @@ class Jobs:
 
     def _read(self, fields: Mapping[str, object], now_us: int) -> NewJob:
         new = job_from(job_in(fields), now_us)
-        task = self._tasks.get(new.definition.task)
-        if task is not None:
-            task.payload_type.check(new.definition.payload.encode())
-        elif self._on_unknown is not None:
-            pointer = "/name" if fields.get("task") is None else "/task"
-            self._on_unknown(_unknown(new, self._tasks.names, pointer))
+        self._check_task(new.definition, "/name" if fields.get("task") is None else "/task")
         return new
+
+    def _check_task(self, definition: Definition, pointer: str) -> None:
+        """Hold a payload against the type of its handler, or say that none is known."""
+        task = self._tasks.get(definition.task)
+        if task is not None:
+            task.payload_type.check(definition.payload.encode())
+        elif self._on_unknown is not None:
+            self._on_unknown(_unknown(definition, self._tasks.names, pointer))
 
     def _change(self, job_id: str, decide: Decide, if_rev: int | None) -> JobOut:
         number = parse_job_id(job_id)
@@ -279,10 +284,10 @@ class Jobs:
             )
 
 
-def _unknown(new: NewJob, names: tuple[str, ...], pointer: str) -> UnknownTask:
-    task = new.definition.task
+def _unknown(definition: Definition, names: tuple[str, ...], pointer: str) -> UnknownTask:
+    task = definition.task
     nearest = difflib.get_close_matches(task, names, 1)
-    return UnknownTask(task, new.definition.queue, nearest[0] if nearest else None, pointer)
+    return UnknownTask(task, definition.queue, nearest[0] if nearest else None, pointer)
 
 
 def _checked_limit(limit: int) -> int:
