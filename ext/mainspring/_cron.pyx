@@ -24,9 +24,10 @@ Not here: the text of expressions, where zones come from, `@every` and one-offs 
 Source: crontab(5); RFC 8536; PEP 495 for gaps and overlaps.
 """
 
-from libc.stdint cimport INT64_MAX, int32_t, int64_t
-from libc.stdlib cimport free, malloc
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
 
+from mainspring.cronmemo cimport MemoTable, Remembered, forget_all, recall, remember, set_of
 from mainspring.cronspec cimport (
     NO_WALL, Spec, floor_div, next_wall_min, year_of_day,
 )
@@ -50,6 +51,8 @@ cdef int64_t SEARCH_US = 50 * 366 * US_PER_DAY
 cdef enum:
     YEARS = 531
 
+cdef uint64_t last_serial = 0  # of a CronSpec; raised under the GIL, never used again
+
 
 cdef struct Segment:
     int64_t start_us
@@ -60,6 +63,12 @@ cdef struct Segment:
 cdef struct Table:
     Segment* years[YEARS]  # NULL where it was not asked for; never moved once it is there
     int32_t counts[YEARS]
+
+
+cdef struct Asked:
+    const Spec* spec
+    const Table* table
+    uint64_t serial
 
 
 cdef class ZoneTable:
@@ -101,7 +110,13 @@ cdef class CronSpec:
     """One expression in one zone, ready to be asked."""
 
     cdef Spec spec
+    cdef uint64_t serial
     cdef readonly ZoneTable zone
+
+    def __cinit__(self):
+        global last_serial
+        last_serial += 1
+        self.serial = last_serial
 
     def __init__(
         self,
@@ -145,6 +160,49 @@ cdef class CronSpec:
         self.spec.takes_second = takes_second
 
 
+cdef class Answers:
+    """Answers remembered between batches, a bounded number of them; see `cronmemo.pxd`.
+
+    One batch at a time uses it; a second one meanwhile, in another thread, goes without.
+
+    Parameters
+    ----------
+    answers_max
+        2 to 2**30, rounded down to a power of two; 24 bytes each.
+    """
+
+    cdef MemoTable table
+    cdef bint is_in_use
+
+    def __cinit__(self, Py_ssize_t answers_max):
+        cdef uint64_t sets = 1
+        if not 2 <= answers_max <= 1 << 30:
+            raise ValueError(f"answers_max {answers_max} is not in 2..{1 << 30}")
+        while 4 * sets <= <uint64_t>answers_max:
+            sets *= 2
+        self.table.set_mask = sets - 1
+        self.table.places = <Remembered*>calloc(2 * sets, sizeof(Remembered))
+        if self.table.places == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        free(self.table.places)
+
+    def __len__(self):
+        """Count what is remembered; walks through all places."""
+        cdef Py_ssize_t found = 0
+        cdef uint64_t i
+        for i in range(2 * (self.table.set_mask + 1)):
+            found += self.table.places[i].serial != 0
+        return found
+
+    def clear(self):
+        """Forget everything; nothing of it is in use, or ValueError."""
+        if self.is_in_use:
+            raise ValueError("a batch is using these answers")
+        forget_all(&self.table)
+
+
 def next_wall(CronSpec cron not None, int64_t from_min):
     """Return the first matching wall minute at or after `from_min`, or None.  For tests."""
     cdef int64_t found = next_wall_min(&cron.spec, from_min)
@@ -157,6 +215,7 @@ def next_batch(
     const int64_t[::1] after_us not None,
     int64_t[::1] next_us not None,
     Py_ssize_t first,
+    Answers answers=None,
 ):
     """Answer questions `first` and following; see `mainspring.cron.kernel`.
 
@@ -168,6 +227,8 @@ def next_batch(
         The questions.
     next_us
         Out: the first occurrence strictly later, INT64_MAX for none.
+    answers
+        In and out: looked at first, and told what was computed.
 
     Returns
     -------
@@ -180,35 +241,44 @@ def next_batch(
     cdef Py_ssize_t i = first
     cdef Py_ssize_t n = len(crons)
     cdef int64_t missing = 0
-    cdef int64_t answer
-    cdef const Spec** specs
-    cdef const Table** tables
+    cdef const Asked* asked
+    cdef MemoTable* memo = NULL
+    cdef Remembered* places
+    cdef Asked* made
     cdef CronSpec cron
     if after_us.shape[0] != count or next_us.shape[0] != count:
         raise ValueError("handles, after_us and next_us are equally long")
-    specs = <const Spec**>malloc(max(1, n) * sizeof(Spec*))
-    tables = <const Table**>malloc(max(1, n) * sizeof(Table*))
-    if specs == NULL or tables == NULL:
-        free(<void*>specs)
-        free(<void*>tables)
+    made = <Asked*>malloc(max(1, n) * sizeof(Asked))
+    if made == NULL:
         raise MemoryError()
     try:
         for place in range(n):
             cron = crons[place]
-            specs[place] = &cron.spec
-            tables[place] = &cron.zone.table
+            made[place] = Asked(&cron.spec, &cron.zone.table, cron.serial)
+        if answers is not None and not answers.is_in_use:
+            answers.is_in_use = True
+            memo = &answers.table
         with nogil:
             while i < count:
                 if handles[i] < 0 or handles[i] >= n:
                     break
-                answer = _next(specs[handles[i]], tables[handles[i]], after_us[i], &missing)
-                if missing:
-                    break
-                next_us[i] = answer
+                asked = &made[handles[i]]
+                if memo == NULL:
+                    next_us[i] = _next(asked.spec, asked.table, after_us[i], &missing)
+                    if missing:
+                        break
+                else:
+                    places = set_of(memo, asked.serial, after_us[i])
+                    if not recall(places, asked.serial, after_us[i], &next_us[i]):
+                        next_us[i] = _next(asked.spec, asked.table, after_us[i], &missing)
+                        if missing:
+                            break
+                        remember(places, asked.serial, after_us[i], next_us[i])
                 i += 1
     finally:
-        free(<void*>specs)
-        free(<void*>tables)
+        if memo != NULL:
+            answers.is_in_use = False
+        free(made)
     if i < count and not missing:
         raise ValueError(f"handle {handles[i]} is none of {n} expressions")
     return i, missing

@@ -13,7 +13,7 @@ from mainspring import _cron
 from mainspring.cron import walk, zone_names
 from mainspring.cron.extras import Extras
 from mainspring.cron.fields import CronFields, next_wall_min
-from mainspring.cron.kernel import Cron, next_batch
+from mainspring.cron.kernel import Answers, Cron, next_batch
 from mainspring.cron.walk import HORIZON_US, Passes
 from mainspring.cron.zone import load_zone
 from mainspring.instants import INFINITY_US, US_PER_DAY, US_PER_S, parse_instant
@@ -111,6 +111,67 @@ def test_a_batch_is_its_single_questions(
     for handle, instant_us, answer in zip(handles, after_us.tolist(), answers, strict=True):
         single = made[handle].next_us(instant_us)
         assert answer == (INFINITY_US if single is None else single)
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(
+    crons=st.lists(st.tuples(fields, passes, zones), min_size=1, max_size=4),
+    questions=st.lists(st.tuples(st.integers(0, 3), instants), max_size=30),
+    answers_max=st.sampled_from((2, 4, 9, 64)),
+)
+def test_remembered_answers_are_those_computed(
+    crons: list[tuple[CronFields, Passes, str]],
+    questions: list[tuple[int, int]],
+    answers_max: int,
+) -> None:
+    """In a memo of any size, asked again in any order, within the bound."""
+    made = [Cron(each, load_zone(zone), passes) for each, passes, zone in crons]
+    answers = Answers(answers_max)
+    for asked in (questions, questions[::-1], questions * 2):
+        handles = np.array([handle % len(made) for handle, _ in asked], np.int32)
+        after_us = np.array([instant_us for _, instant_us in asked], np.int64)
+        expected = next_batch(made, handles, after_us).tolist()
+        assert expected == next_batch(made, handles, after_us, answers).tolist()
+        assert min(1, len(asked)) <= len(answers) <= answers_max
+
+
+def test_a_memo_answers_without_computing_and_forgets_the_oldest() -> None:
+    """Two of a set of two: asked again they stay, a third drops the one asked longest ago."""
+    cron = Cron(
+        CronFields(1, 1, ~1 & (1 << 32) - 1, ~1 & (1 << 13) - 1, 127, False, False),
+        load_zone("UTC"),
+        Passes(False, True, False),
+    )
+    answers = Answers(2)
+
+    def ask(*days: int) -> None:
+        after_us = np.array([day * US_PER_DAY for day in days], np.int64)
+        expected = [(day + 1) * US_PER_DAY for day in days]
+        handles = np.zeros(len(days), np.int32)
+        assert expected == next_batch([cron], handles, after_us, answers).tolist()
+
+    ask(1, 2, 1, 3, 1, 2)
+    assert 2 == len(answers)
+    answers.clear()
+    assert 0 == len(answers)
+    ask(1)
+    assert 1 == len(answers)
+    for bad in (0, 1, 1 << 31):
+        with pytest.raises(ValueError, match="answers_max"):
+            Answers(bad)
+
+
+def test_another_expression_made_in_the_place_of_one_has_answers_of_its_own() -> None:
+    """Answers hang on the expression itself, not on its place in a batch or in memory."""
+    answers = Answers(64)
+    handles, after_us = np.zeros(1, np.int32), np.zeros(1, np.int64)
+    everything = (1 << 32) - 2, (1 << 13) - 2, 127
+    for minute in range(60):
+        fields = CronFields(1 << minute, 1, *everything, False, False)
+        cron = Cron(fields, load_zone("UTC"), Passes(False, True, False))
+        expected = minute * 60 * US_PER_S or US_PER_DAY
+        assert [expected] == next_batch([cron], handles, after_us, answers).tolist()
 
 
 def test_what_is_no_expression_is_refused() -> None:
