@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import psycopg
 
 from mainspring.cli.children import Child
 from mainspring.clock import monotonic_s, sleep_s
 from mainspring.instants import US_PER_S, format_instant
-from mainspring.model import Job, JobId, Run, RunStatus
+from mainspring.jobs import Jobs
+from mainspring.model import Job, JobId, Run, RunStatus, format_job_id
 from mainspring.registration import job_from, job_in
 from mainspring.store.postgres import PostgresStore
 from mainspring.store.prepare import prepare_database
@@ -97,6 +99,20 @@ class Cluster:
         fields.setdefault("retry_backoff", "fixed")
         fields.setdefault("retry_base_seconds", 0)
         return self.store.add_jobs([job_from(job_in(fields), now_us)])[0]
+
+    @property
+    def jobs(self) -> Jobs:
+        """The calls of the command and of a host."""
+        return Jobs(self.store)
+
+    @staticmethod
+    def name_of(job_id: int) -> str:
+        """Return the external id."""
+        return format_job_id(job_id)
+
+    def session(self) -> psycopg.Connection[tuple[Any, ...]]:
+        """Return a session past the store, to be closed."""
+        return psycopg.connect(self.dsn, autocommit=True)
 
     def runs(self, job_id: int) -> list[Run]:
         """Return the runs of a job, oldest attempt first."""
