@@ -64,7 +64,7 @@ cdef inline int64_t year_of_day(int64_t day) noexcept nogil:
     return year_of_era + era * 400 + (1 if day_of_year >= 306 else 0)
 
 cdef inline bint is_leap(int64_t year) noexcept nogil:
-    return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    return year & 3 == 0 and (year % 100 != 0 or year & 15 == 0)
 
 cdef inline int month_length(int64_t year, int month) noexcept nogil:
     if month == 2:
@@ -145,16 +145,21 @@ cdef inline int64_t next_day(const Spec* spec, int64_t day) noexcept nogil:
         later >>= day - first
         if later:
             return day + __builtin_ctzll(later)
-    while year <= 9999:
+    while True:
         months = spec.months >> (month + 1)
         if months:
             month += 1 + __builtin_ctzll(months)
+            first = days_from_civil(year, month)
         else:
             year += 1
-            month = __builtin_ctzll(spec.months)
             if year > 9999:
                 break
-        first = days_from_civil(year, month)
+            if spec.months == <uint32_t>1 << month:
+                # The one month of the expression: a year on, without a division.
+                first += 366 if is_leap(year - 1 if month <= 2 else year) else 365
+            else:
+                month = __builtin_ctzll(spec.months)
+                first = days_from_civil(year, month)
         later = days_of_month(spec, year, month, <int>((first + 4) % 7 + 7) % 7)
         if later:
             return first + __builtin_ctzll(later)
