@@ -145,7 +145,7 @@ cdef inline int64_t next_day(const Spec* spec, int64_t day) noexcept nogil:
         later >>= day - first
         if later:
             return day + __builtin_ctzll(later)
-    while True:
+    while year <= 9999:
         months = spec.months >> (month + 1)
         if months:
             month += 1 + __builtin_ctzll(months)
