@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring import Context, Engine, SyncEngine, Worker
+from mainspring import Context, Dead, Engine, SyncEngine, Worker
 from mainspring.errors import Conflict, InvalidInput, PreconditionFailed
 from mainspring.jobs import Jobs
 from mainspring.shown import RunOut
@@ -99,6 +99,56 @@ def test_a_one_off_that_passed_while_paused_runs_when_it_is_resumed(driven_engin
     (run,) = driven.advance()
 
     assert (run.job_id, run.scheduled_at, run.catch_up) == (one.job_id, at, False)
+
+
+def test_a_redrive_of_a_paused_job_runs(driven_engine: Any) -> None:
+    """It is asked for by hand; the schedule stays where it is."""
+
+    def die(ctx: Context, payload: Any) -> str:
+        if ctx.attempt == 1:
+            raise Dead("no paper")
+        return str(ctx.previous_scheduled_at)
+
+    driven = driven_engine(worker_of(die=die), now=NOON)
+    job = driven.jobs.add(name="die", schedule="@hourly")
+    (died,) = driven.advance(hours=1)
+    driven.jobs.pause(job.job_id)
+    driven.jobs.redrive(died.run_id)
+    (run,) = driven.advance(hours=5)
+
+    assert (run.status, run.scheduled_at, run.output) == (
+        "success",
+        "2026-03-08T13:00:00Z",
+        '"None"',
+    )
+    assert driven.jobs.get(job.job_id).status == "paused"
+
+
+def test_an_attempt_that_fails_during_a_pause_is_no_dead_letter(driven_engine: Any) -> None:
+    """Nothing of it follows; a one-off keeps the attempts it has left until it is resumed."""
+    worker = Worker()
+    engine_jobs: list[Any] = []
+
+    @worker.task("fail")
+    def fail(ctx: Context, payload: Any) -> int:
+        if ctx.attempt == 1:
+            engine_jobs[0].pause(ctx.job_id)
+            raise RuntimeError
+        return ctx.attempt
+
+    driven = driven_engine(worker, now=NOON)
+    engine_jobs.append(driven.jobs)
+    hourly = driven.jobs.add(name="fail", schedule="@hourly").job_id
+    once = driven.jobs.add(name="fail", schedule="2026-03-08T13:00:00Z").job_id
+    runs = driven.advance(hours=9)
+    assert [run.status for run in runs] == ["failed", "failed"]
+    assert driven.dead_letters() == []
+    for job_id in (hourly, once):
+        driven.jobs.resume(job_id)
+    (run,) = driven.advance(minutes=1)
+
+    assert (run.job_id, run.output, run.scheduled_at) == (once, "2", "2026-03-08T13:00:00Z")
+    assert driven.jobs.get(hourly).next_run_at == "2026-03-08T22:00:00Z"
 
 
 @pytest.mark.parametrize("kind", [Engine, SyncEngine])

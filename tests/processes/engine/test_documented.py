@@ -17,6 +17,7 @@ import pytest
 
 from mainspring import Context
 from mainspring.engine import Options
+from mainspring.engine.async_jobs import AsyncJobs
 from mainspring.errors import StoreUnavailable
 from mainspring.shown import RunOut
 from mainspring.store.postgres import PostgresStore
@@ -27,9 +28,8 @@ TEXT = (ROOT / "docs" / "embedding.md").read_text()
 BLOCK = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.M | re.S)
 PROGRAMS = {name: (body, said) for name, body, said in BLOCK.findall(TEXT)}
 SERVE = {"service.py", "web.py", "wsgi.py"}
-# Not set yet, of the executor, or in docs/effects.md.
+# Of the executor, or in docs/effects.md.
 BESIDE_THE_POINT = {
-    "previous_scheduled_at",
     "facts",
     "deadline_us",
     "idempotent",
@@ -127,7 +127,11 @@ def test_the_tables_of_the_page_name_all_there_is() -> None:
     assert sorted(named) == sorted(Options.__annotations__)
     public = {name for name in vars(Context) if not name.startswith("_")} - BESIDE_THE_POINT
     assert public <= set(re.findall(r"\w+", context))
-    assert set(run.split()) == set(RunOut.__struct_fields__) - {"missed_count"}
+    assert set(run.split()) == set(RunOut.__struct_fields__)
+    calls = TEXT.partition("`engine.jobs` has")[2].partition("A definition's")[0]
+    assert {name for name in vars(AsyncJobs) if not name.startswith("_")} == set(
+        re.findall(r"`(\w+)\(", calls)
+    )
 
 
 @pytest.mark.slow
@@ -230,7 +234,11 @@ def test_the_programs_satisfy_a_strict_type_checker(project: Project) -> None:
     )
     found = re.findall(r"^checked.py:(\d+): error: .*\[([a-z-]+)\]$", done.stdout, re.M)
 
-    assert found == [("28", "arg-type"), ("29", "call-arg")], done.stdout + done.stderr
+    marked = [str(n) for n, line in enumerate(CHECKED.splitlines(), 1) if "# wrong" in line]
+
+    assert found == list(
+        zip(marked, ["arg-type", "call-arg", "arg-type", "call-arg", "assignment"], strict=True)
+    ), done.stdout + done.stderr
 
 
 CHECKED = """
@@ -254,14 +262,26 @@ async def report(ctx: Context, payload: Report) -> int:
 
 
 @sync.task(isolation="process")
-def plain(ctx: Context, payload: list[int]) -> None: ...
+def plain(ctx: Context, payload: list[int]) -> None:
+    if ctx.catch_up and ctx.previous_scheduled_at is not None:
+        print(ctx.scheduled_at - ctx.previous_scheduled_at)
+    print(sync.jobs.pause(ctx.job_id).status, sync.jobs.update(ctx.job_id, task="x").rev)
 
 
 async def main() -> str:
     async with engine:
         job = await engine.jobs.add(name="report", schedule="@daily", payload=Report("x"))
-        await engine.jobs.add(name="report", schedule=5)
-        await engine.jobs.add(name="report")
+        await engine.jobs.add(name="report", schedule=5)  # wrong
+        await engine.jobs.add(name="report")  # wrong
+        await engine.jobs.add(
+            name="report", schedule="@daily", missed_window="SKIP", dst_gap="skip"
+        )
+        changed = await engine.jobs.update(job.job_id, payload=Report("y"), max_missed=3)
+        await engine.jobs.update(job.job_id, if_rev=changed.rev, dst_overlap=2)  # wrong
+        await engine.jobs.update(job.job_id, owner="x")  # wrong
+        paused = await engine.jobs.pause(job.job_id, if_rev=changed.rev)
+        next_run_at: str = (await engine.jobs.resume(paused.job_id)).next_run_at  # wrong
+        print(next_run_at)
         runs = await engine.jobs.runs(job.job_id, limit=3)
         return runs[0].status
 
