@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from bench.cron.command import cron
 from bench.hot_second.command import hot_second
 
 
@@ -15,6 +16,7 @@ def main() -> None:
     """
 
 
+main.add_command(cron)
 main.add_command(hot_second)
 
 if __name__ == "__main__":
