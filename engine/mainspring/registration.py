@@ -105,10 +105,10 @@ class JobUpdate(TypedDict, total=False):
     name: str
     schedule: str
     timezone: str
-    task: str
+    task: str | None
     queue: str
     payload: object
-    idempotency_key_template: str
+    idempotency_key_template: str | None
     max_retries: int
     retry_backoff: str
     retry_base_seconds: int

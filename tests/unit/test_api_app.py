@@ -207,6 +207,35 @@ def test_an_error_of_ours_with_a_detail_shows_its_first_part_only() -> None:
     assert b"secret" not in answer.body
 
 
+@pytest.mark.parametrize(("method", "path"), [("PATCH", ""), ("POST", ":pause")])
+def test_of_a_change_without_the_database_it_is_not_known_whether_it_was_made(
+    method: str, path: str
+) -> None:
+    app = broken(StoreUnavailable("gone"))
+    answer = call(app, method, f"/api/v1/jobs/j_1{path}", (b'{"max_retries": 1}',))
+    assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+    assert answer.value["detail"].endswith("whether the request took effect is not known")
+
+
+class Stormed(MemoryStore):
+    """A store in which somebody else is always faster."""
+
+    def change_job(self, change: Any) -> Any:
+        return None
+
+
+def test_a_change_that_others_keep_overtaking_is_409() -> None:
+    store = Stormed(lambda: NOW_US)
+    store.make_shards(1)
+    assert call(create_app(store, ApiSettings()), "POST", "/api/v1/jobs", (GOOD,)).status == 201
+    app = create_app(store, ApiSettings())
+    answer = call(app, "PATCH", "/api/v1/jobs/j_1", (b'{"max_retries": 1}',))
+    assert (answer.status, answer.value["detail"]) == (
+        409,
+        "job j_1 was changed 5 times during this change",
+    )
+
+
 @pytest.mark.parametrize("error", [RuntimeError("secret in jobs.py"), MainspringError("secret")])
 def test_an_unexpected_error_is_a_500_problem_without_its_text(error: Exception) -> None:
     answer = Answer()
@@ -238,6 +267,9 @@ def test_requests_are_counted_by_route_and_never_by_id(store: MemoryStore) -> No
         ("POST", "/api/v1/jobs", b"{"),
         ("GET", "/api/v1/jobs/j_1", b""),
         ("GET", "/api/v1/jobs/j_zz/runs", b""),
+        ("PATCH", "/api/v1/jobs/j_1", b'{"max_retries": 1}'),
+        ("POST", "/api/v1/jobs/j_1:pause", b""),
+        ("POST", "/api/v1/jobs/j_zz:resume", b""),
         ("BREW", "/livez", b""),
         ("GET", "/secret/j_1", b""),
     ):
@@ -248,6 +280,9 @@ def test_requests_are_counted_by_route_and_never_by_id(store: MemoryStore) -> No
         ("POST", "/api/v1/jobs", 400),
         ("GET", "/api/v1/jobs/{job_id}", 200),
         ("GET", "/api/v1/jobs/{job_id}/runs", 404),
+        ("PATCH", "/api/v1/jobs/{job_id}", 200),
+        ("POST", "/api/v1/jobs/{job_id}:pause", 200),
+        ("POST", "/api/v1/jobs/{job_id}:resume", 404),
         ("OTHER", "/livez", 405),
         ("GET", UNROUTED, 404),
     ]

@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from mainspring.cli import COMMANDS, main
 from mainspring.cli.children import Child, ChildFailed
+from mainspring.cli.jobs import jobs as jobs_group
 from mainspring.cli.output import fail, print_columns
 from mainspring.cli.serve import serve
 from mainspring.cli.targets import load_tasks, worker_settings
@@ -25,6 +27,7 @@ from mainspring.errors import (
     StoreUnavailable,
 )
 from mainspring.handlers import Tasks, Worker
+from mainspring.registration import FIELDS
 
 NO_DATABASE = "postgresql://nobody@127.0.0.1:1/none"
 
@@ -220,6 +223,12 @@ def test_a_problem_for_people_goes_to_stderr(capsys: pytest.CaptureFixture[str])
     ("arguments", "problem", "path"),
     [
         (["jobs", "add", "--name", "x"], "missing option '--schedule'", "mainspring jobs add"),
+        (["jobs", "update"], "missing argument 'JOB_ID'", "mainspring jobs update"),
+        (
+            ["jobs", "pause", "j_1", "--if-rev", "x"],
+            "invalid value for '--if-rev'",
+            "mainspring jobs pause",
+        ),
         (["jobs", "list", "--limit", "0"], "invalid value for '--limit'", "mainspring jobs list"),
         (["nonsense"], "no such command 'nonsense'", "mainspring"),
         (["worker"], "missing argument 'TARGET'", "mainspring worker"),
@@ -295,7 +304,7 @@ def test_every_command_named_in_the_help_is_there() -> None:
         assert f"Usage: mainspring {name} " in answer.output
 
 
-@pytest.mark.parametrize("arguments", [[], ["serve"], ["jobs", "add"]])
+@pytest.mark.parametrize("arguments", [[], ["serve"], ["jobs", "add"], ["jobs", "update"]])
 def test_examples_in_the_help_keep_their_lines(arguments: list[str]) -> None:
     """The mark that keeps line breaks is read by click, not shown."""
     said = run(*arguments, "--help").output
@@ -303,6 +312,19 @@ def test_examples_in_the_help_keep_their_lines(arguments: list[str]) -> None:
     assert "\\b" not in said
     examples = [line for line in said.splitlines() if line.lstrip().startswith("mainspring ")]
     assert all(line.count("mainspring ") == 1 for line in examples)
+
+
+@pytest.mark.parametrize("verb", ["add", "update"])
+def test_every_field_of_a_job_is_explained_in_the_words_that_are_typed(verb: str) -> None:
+    """The choices are the words themselves, and each option has a sentence."""
+    said = run("jobs", verb, "--help").output
+
+    for choices in ("SKIP|RUN_ONCE|RUN_ALL", "next_valid|skip", "first|second|both"):
+        assert f"[{choices}]" in said
+    command = jobs_group.commands[verb]
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    assert len(options) >= len(FIELDS)
+    assert [each.name for each in options if not each.help] == []
 
 
 def test_serve_takes_the_port_that_the_hint_tells_to_set(monkeypatch: pytest.MonkeyPatch) -> None:

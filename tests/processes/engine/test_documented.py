@@ -277,6 +277,7 @@ async def main() -> str:
             name="report", schedule="@daily", missed_window="SKIP", dst_gap="skip"
         )
         changed = await engine.jobs.update(job.job_id, payload=Report("y"), max_missed=3)
+        await engine.jobs.update(job.job_id, idempotency_key_template=None, task=None)
         await engine.jobs.update(job.job_id, if_rev=changed.rev, dst_overlap=2)  # wrong
         await engine.jobs.update(job.job_id, owner="x")  # wrong
         paused = await engine.jobs.pause(job.job_id, if_rev=changed.rev)
