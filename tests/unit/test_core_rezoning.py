@@ -140,7 +140,8 @@ def test_an_unchanged_zone_moves_nothing_whatever_the_expression() -> None:
     texts = ["*/15 * * * *", "H H * * *", "0 9 * * MON#2", "30 2 L * *", "@daily", "5 4 29 2 *"]
     zones = ["Europe/Berlin", "Australia/Lord_Howe", "America/New_York", "Asia/Kathmandu"]
     waiting = []
-    for firing_id, (text, name) in enumerate([(t, z) for t in texts for z in zones], start=1):
+    pairs = [(text, name) for text in texts for name in zones] * 3
+    for firing_id, (text, name) in enumerate(pairs, start=1):
         schedule = parse_schedule(text, name, anchor_us=0, job_id=firing_id)
         first_us = next_occurrence_us(schedule, now_us)
         assert first_us is not None
@@ -148,6 +149,20 @@ def test_an_unchanged_zone_moves_nothing_whatever_the_expression() -> None:
         waiting.append(one)
     with rules(EARLIER):
         assert [] == settle(waiting, now_us)
+
+
+def test_the_options_of_a_job_decide_where_it_waits() -> None:
+    """Of a time that Berlin has twice, one job waits for each pass, in one page."""
+    waiting = [
+        cursor(
+            parse_instant(f"2026-10-25T{passed}:30Z"),
+            "30 2 * * *",
+            timezone="Europe/Berlin",
+            dst_overlap=overlap,
+        )
+        for passed, overlap in (("00", "first"), ("01", "second"))
+    ]
+    assert [] == settle(waiting, parse_instant("2026-10-25T00:00Z"))
 
 
 def test_a_half_hour_later_keeps_the_order_of_an_hourly_job() -> None:
@@ -175,6 +190,7 @@ def test_what_a_frame_of_another_may_end_reads_its_definition() -> None:
 def test_a_paused_or_deleted_job_and_a_run_that_goes_on_are_not_moved() -> None:
     with rules(EARLIER):
         assert moved(cursor(at("09T08:00"), is_active=False)) is None
+        assert moved(cursor(at("09T08:00"), is_active=False, is_framed=True)) is None
         started = cursor(at("09T08:00"), is_started=True, is_framed=True)
         assert [None] == [move.to_us for move in settle([started], MIDNIGHT)]
 
@@ -301,7 +317,7 @@ class Disturbed(MemoryStore):
 
 
 def test_a_change_in_between_wins_and_is_looked_at_again() -> None:
-    """Its job was changed to 10:00, by a node that knows the old rules: it is moved from there."""
+    """Its job was changed to 05:00, by a node that knows the old rules: it is moved from there."""
     shard = Shard(2)
     store = Disturbed(lambda: MIDNIGHT)
     store.make_shards(1)
@@ -311,8 +327,8 @@ def test_a_change_in_between_wins_and_is_looked_at_again() -> None:
 
     def change() -> None:
         job = store.get_jobs(shard.jobs)[JobId(shard.jobs[0])]
-        definition = msgspec.structs.replace(job.definition, schedule="0 10 * * *")
-        changed = change_of(job, scheduled_us=at("09T09:00"), due_us=at("09T09:00"))
+        definition = msgspec.structs.replace(job.definition, schedule="0 5 * * *")
+        changed = change_of(job, scheduled_us=at("09T04:00"), due_us=at("09T04:00"))
         assert store.change_job(msgspec.structs.replace(changed, definition=definition))
         assert store.change_job(
             change_of(
@@ -326,5 +342,5 @@ def test_a_change_in_between_wins_and_is_looked_at_again() -> None:
     store.disturb = change
     with rules(LATER):
         walk = shard.walk("2026b")
-    assert [at("09T10:00"), None] == shard.next_us()
+    assert [at("09T05:00"), None] == shard.next_us()
     assert (Outcome.DONE, {"Africa/Tunis": 1}) == (walk.outcome, walk.moved)

@@ -144,10 +144,10 @@ def _zone_data(*path: str) -> importlib.resources.abc.Traversable:
     return importlib.resources.files("tzdata").joinpath(*path)
 
 
-def _release(version: str) -> tuple[int, int, str]:
-    """Give what releases are ordered by: the year, then a to z, then za."""
+def _release(version: str) -> tuple[int, str]:
+    """Give what releases are ordered by: the year, then a to z, with za after z."""
     found = _RELEASE.fullmatch(version)
-    return (int(found[1]), len(found[2]), found[2]) if found else (0, 0, "")
+    return (int(found[1]), found[2]) if found else (0, "")
 
 
 def _unknown_zone(name: str) -> InvalidSchedule:

@@ -44,7 +44,6 @@ class Rezoner:
         self._on_bug = on_bug
         self._version = tzdata_version()
         self._begun: queue.SimpleQueue[Leadership | None] = queue.SimpleQueue()
-        self._terms: dict[int, int] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="rezoner", daemon=True)
 
@@ -54,7 +53,6 @@ class Rezoner:
 
     def on_term(self, who: Leadership) -> None:
         """Have a shard looked at, from any thread."""
-        self._terms[who.shard] = who.term
         self._begun.put(who)
 
     def stop(self) -> None:
@@ -66,8 +64,6 @@ class Rezoner:
 
     def _run(self) -> None:
         while (who := self._begun.get()) is not None and not self._stopping.is_set():
-            if self._terms[who.shard] != who.term:
-                continue
             try:
                 self._look(who)
             except BaseException as error:  # noqa: BLE001  handed to the loop, which ends with it

@@ -7,8 +7,8 @@ SELECT shard, tzdata FROM shards WHERE shard = coalesce(%(shard)s, shard);
 -- name: zoned_cursors
 -- A page of cursors in (due_at, firing_id) order; index firings_due, and then the key of jobs.
 -- Every row of the page is returned, since the last one is where the next page begins.  Extra
--- firings have ids above their job's; of `=` Postgres expects so few rows that it would sort all
--- that is due (measured: 8,000 rows read for a page of 500).
+-- firings have ids above their job's; of `=` Postgres expects so few rows that to sort all that is
+-- due may look cheap (seen: 8,000 rows read for a page of 500).
 WITH page AS MATERIALIZED (
     SELECT
         f.firing_id, f.fence, f.due_at, f.scheduled_at, f.previous_at, f.locked_by,
