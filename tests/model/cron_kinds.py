@@ -215,6 +215,15 @@ def _fires_for_midnight(question: Question, theirs: Answer, reading: Reading) ->
     return wall - jump <= midnight < wall
 
 
+def _moves_by_whole_minutes(question: Question, theirs: Answer, reading: Reading) -> bool:
+    right = answer_to(reading, question)
+    if isinstance(right, str) or isinstance(theirs, str):
+        return False
+    return 0 < theirs - right < 60 and any(
+        change_s == right for change_s, _ in _changes_in_day_before(question, right)
+    )
+
+
 def _hangs(question: Question, theirs: Answer, reading: Reading) -> bool:
     right = answer_to(reading, question)
     return (
@@ -273,6 +282,13 @@ KINDS: Final = (
         "asked within a second pass, it answers with an instant of the first",
         Question("45 1 * * *", "America/Los_Angeles", 1_762_075_800),
         explains=_in_the_past,
+    ),
+    Kind(
+        "croniter",
+        "gap ends within a minute",
+        "what a gap leaves out moves on by whole minutes, past an end between two minutes",
+        Question("* 0 * * *", "Africa/Monrovia", 63_593_069),
+        explains=_moves_by_whole_minutes,
     ),
     Kind(
         "croniter",

@@ -96,6 +96,7 @@ def test_what_cannot_be_read_names_its_column(text: str) -> None:
         ("0 9 H,L,32W * *", 9, "there is no day 32"),
         ("99 H(9-1) * * *", 1, "'99' is not in 0..59"),
         ("0 H(9-1) 99 * *", 3, "the range of 'H(9-1)'"),
+        ("5,H(9-1) * * * *", 3, "the range of 'H(9-1)'"),
         ("H-5 * * * *", 1, "cannot read 'H-5'"),
         ("H 0 30 2 *", None, "schedule 'H 0 30 2 *' never fires"),
         ("H 0 * * * *", 11, "6 fields instead of five"),
