@@ -273,14 +273,19 @@ def test_a_dropped_zone_parks_and_is_reported() -> None:
     assert (0, 2) == (change.moved_count, change.parked_count)
 
 
-def test_an_older_release_touches_nothing_and_stays_unrecorded() -> None:
-    """Two nodes with two releases never take turns."""
+def test_an_older_release_moves_nothing_and_what_it_computes_is_walked_over_again() -> None:
+    """Two nodes with two releases never take turns with a cursor."""
     shard = Shard()
     shard.walk("2026b")
     with rules(LATER):
         assert Outcome.OLDER is shard.walk("2026a").outcome
-    assert [at("09T08:00")] * 5 + [at("09T07:00")] == shard.next_us()
-    assert {0: "2026b"} == shard.store.zone_versions()
+        assert [at("09T08:00")] * 5 + [at("09T07:00")] == shard.next_us()
+        assert {0: "2026a"} == shard.store.zone_versions()
+        shard.jobs += shard.store.add_jobs([_daily("Africa/Tunis")])
+    assert at("09T09:00") == shard.next_us()[-1]
+    walk = shard.walk("2026b")
+    assert (Outcome.DONE, {"Africa/Tunis": 1}) == (walk.outcome, walk.moved)
+    assert at("09T08:00") == shard.next_us()[-1]
 
 
 def test_a_walk_that_was_broken_off_is_begun_again_and_moves_the_rest() -> None:

@@ -109,7 +109,7 @@ class ZoneStore(Protocol):
         to_version: str,
         counts: Sequence[ZoneCount],
     ) -> None:
-        """Note by which release the shard's cursors are computed, and what it changed, at once.
+        """Note the release by which the shard is computed from now on, and what it changed.
 
         Raises `TermLost`.
         """

@@ -71,7 +71,7 @@ class MemoryZones(Facet):
         to_version: str,
         counts: Sequence[ZoneCount],
     ) -> None:
-        """Note by which release the shard's cursors are computed, and what it changed, at once."""
+        """Note the release by which the shard is computed from now on, and what it changed."""
         state = self._state
         with state.lock:
             state.require_term(shard, term, None)

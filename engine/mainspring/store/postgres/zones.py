@@ -71,7 +71,7 @@ class PostgresZones(Part):
         to_version: str,
         counts: Sequence[ZoneCount],
     ) -> None:
-        """Note by which release the shard's cursors are computed, and what it changed, at once."""
+        """Note the release by which the shard is computed from now on, and what it changed."""
 
         def work(session: Session) -> None:
             execute = self._database.execute
