@@ -12,6 +12,8 @@ Scheduler, each with label `shard`:
   `mainspring_lost_total` runs ended because their worker was dead or late,
   `mainspring_retried_total` and `mainspring_dead_total` what became of these,
   `mainspring_missed_total` occurrences whose time passed unserved,
+  `mainspring_missed_dropped_total` those of them that nothing will run,
+  `mainspring_large_catch_ups_total` jobs that had a hundred or more to catch up,
   `mainspring_returned_total` firings given back by workers,
   `mainspring_unanswered_frames_total` frames claimed anew since nobody held or started them,
   `mainspring_zone_moved_total` and `mainspring_zone_parked_total` cursors that a new release of
