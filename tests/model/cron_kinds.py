@@ -21,7 +21,7 @@ from mainspring.cron.refusals import RULES
 from mainspring.cron.walk import Passes, passes_of
 from mainspring.cron.zone import load_zone
 from mainspring.model import DstGap, DstOverlap
-from model.cron_oracle import US, changes_of, zone_of
+from model.cron_oracle import US, changes_of, month_of, zone_of
 from model.cron_rivals import HANGS, NEVER, Answer, Question
 
 ALL_HOURS = (1 << 24) - 1
@@ -215,6 +215,15 @@ def _fires_for_midnight(question: Question, theirs: Answer, reading: Reading) ->
     return wall - jump <= midnight < wall
 
 
+def _nearest_in_shorter_month(question: Question, theirs: Answer, reading: Reading) -> bool:
+    wanted = re.fullmatch(r"(\d+)[wW]", reading.text.split()[2])
+    if wanted is None or isinstance(theirs, str):
+        return False
+    day = datetime.fromtimestamp(theirs, zone_of(question.zone_name)).date()
+    length, workdays = month_of(day.year, day.month)
+    return length < int(wanted[1]) and day.day == workdays[-1]
+
+
 def _moves_by_whole_minutes(question: Question, theirs: Answer, reading: Reading) -> bool:
     right = answer_to(reading, question)
     if isinstance(right, str) or isinstance(theirs, str):
@@ -285,6 +294,13 @@ KINDS: Final = (
     ),
     Kind(
         "croniter",
+        "31W in a shorter month",
+        "31W is the last Monday to Friday of a month that has no 31st",
+        Question("0 0 31W * *", "UTC", 1_780_923_600),
+        explains=_nearest_in_shorter_month,
+    ),
+    Kind(
+        "croniter",
         "gap ends within a minute",
         "what a gap leaves out moves on by whole minutes, past an end between two minutes",
         Question("* 0 * * *", "Africa/Monrovia", 63_593_069),
@@ -317,5 +333,12 @@ KINDS: Final = (
         "its search never ends where a midnight is read twice",
         Question("*/3 1-16 * * sat", "Asia/Colombo", 846_262_830),
         explains=_hangs,
+    ),
+    Kind(
+        "cronsim",
+        "gap ends within a minute",
+        "what a gap leaves out moves on by whole minutes, past an end between two minutes",
+        Question("22 0 * * *", "Africa/Monrovia", 63_585_870),
+        explains=_moves_by_whole_minutes,
     ),
 )
