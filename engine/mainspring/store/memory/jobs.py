@@ -222,7 +222,7 @@ def _shown(state: State, job_id: JobId) -> Job:
     cursor = state.firings.get(FiringId(job_id))
     job = state.jobs[job_id]
     is_parked = job.status is JobStatus.PAUSED or (
-        cursor is not None and cursor.due_us == INFINITY_US
+        cursor is not None and INFINITY_US in {cursor.due_us, cursor.scheduled_us}
     )
     next_us = None if cursor is None or is_parked else cursor.scheduled_us
     return msgspec.structs.replace(job, next_us=next_us)
