@@ -9,7 +9,15 @@ from typing import Any
 from mainspring.claim import ClaimBatch
 from mainspring.model import FiringId
 from mainspring.store.memory import MemoryStore
-from mainspring.store.protocol import Acceptance, CompletionAnswer, Int64s, RunEnd, Starts
+from mainspring.store.protocol import (
+    Acceptance,
+    CompletionAnswer,
+    Int64s,
+    Missed,
+    MissedStep,
+    RunEnd,
+    Starts,
+)
 
 
 @dataclass(frozen=True)
@@ -94,6 +102,19 @@ class RecordingStore(MemoryStore):
         named = dict(zip(firing_ids.tolist(), fences.tolist(), strict=True))
         named = {each: fence for each, fence in named.items() if fence >= 0}
         return self._note_claim(batch, self._is_led(shard, term, holder_id), named)
+
+    def record_missed(
+        self, shard: int, term: int, holder_id: int, rows: Sequence[Missed]
+    ) -> dict[FiringId, int]:
+        """Note the lease that goes on under another fence."""
+        fences = super().record_missed(shard, term, holder_id, rows)
+        is_led = self._is_led(shard, term, holder_id)
+        for row in rows:
+            if row.step is MissedStep.RUN and row.firing_id in fences:
+                self.claimed.append(
+                    Claimed(self._next_place(), row.firing_id, fences[row.firing_id], is_led)
+                )
+        return fences
 
     def start(self, holder_id: int, firing_ids: Any, *arguments: Any, **keywords: Any) -> Starts:
         before = {
