@@ -13,7 +13,7 @@ from mainspring.core.execution import RunBegin
 from mainspring.cron import OccurrenceMemo
 from mainspring.errors import Conflict, NotFound
 from mainspring.instants import format_instant
-from mainspring.model import Backoff, DeadLetter, Definition, JobId, NewJob
+from mainspring.model import Backoff, DeadLetter, Definition, JobId, MissedWindow, NewJob
 from mainspring.queue.answers import Envelope
 from simulation.actors import MS, Actor, S, SimScheduler, SimWorker
 from simulation.clockwork import Clockwork
@@ -328,6 +328,8 @@ class World:
             timeout_seconds=3,
             # A short period with a long grace would run all it was late for, one by one.
             misfire_grace_seconds=self.rng.choice([0, 1] if 0 < period_us <= 2 * S else [0, 1, 60]),
+            missed_window=self.rng.choice([*MissedWindow]) if period_us else MissedWindow.RUN_ONCE,
+            max_missed=self.rng.choice([1, 3, 100]),
         )
         new = NewJob(
             definition=definition,
