@@ -60,7 +60,7 @@ def both(data: bytes) -> list[Any] | CorruptFrame:
 def fields_of(count: int = 2) -> Fields:
     """Return the fields of a good frame, to be broken and packed."""
     return [
-        1,
+        frame.VERSION,
         9,
         1,
         0,
@@ -68,7 +68,7 @@ def fields_of(count: int = 2) -> Fields:
         "default",
         "send-report",
         count,
-        *(struct.pack(f"<{count}q", *range(1, count + 1)) for _ in range(6)),
+        *(struct.pack(f"<{count}q", *range(1, count + 1)) for _ in range(7)),
         *(struct.pack(f"<{count}i", *range(1, count + 1)) for _ in range(3)),
         bytes([5] * count),
         struct.pack(f"<{count + 1}I", *([0] * count), 1),
@@ -120,7 +120,7 @@ def test_twins_agree_where_bytes_are_replaced(
     both(whole[:at] + noise + whole[at + len(noise) :])
 
 
-@given(st.integers(0, 21), st.data())
+@given(st.integers(0, 22), st.data())
 def test_twins_agree_where_a_field_is_replaced(place: int, data: st.DataObject) -> None:
     fields = fields_of()
     values = st.one_of(
@@ -153,7 +153,7 @@ def test_every_truncation_is_refused_by_both() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "fault"),
     [
-        ("version", 2, "version 2 where 1 is due"),
+        ("version", 1, "version 1 where 2 is due"),
         ("version", "1", "version is not an integer"),
         ("leader", 0, "leader 0 is outside 1 to 9223372036854775807"),
         ("leader", 2**63, "leader 9223372036854775808 is outside"),
@@ -217,10 +217,10 @@ def test_a_key_may_not_be_cut_inside_a_character() -> None:
 
 
 def test_another_version_is_named_whatever_follows_it() -> None:
-    refusal = both(packed([2, {"quite": "another"}, None]))
+    refusal = both(packed([3, {"quite": "another"}, None]))
 
     assert isinstance(refusal, CorruptFrame)
-    assert refusal.message == "bad frame: version 2 where 1 is due"
+    assert refusal.message == "bad frame: version 3 where 2 is due"
     assert refusal.hint is not None
 
 
@@ -263,15 +263,15 @@ def test_every_width_of_every_type_is_read(lead: int, form: str) -> None:
     for leader in (bytes([lead]) + struct.pack(form, 9), signed):
         body = b"".join(map(wide, fields))
         body = body.replace(wide(9), leader, 1)
-        for head in (b"\xdc\x00\x16", b"\xdd\x00\x00\x00\x16"):
+        for head in (b"\xdc\x00\x17", b"\xdd\x00\x00\x00\x17"):
             assert narrow == both(head + body)
     queue = fields[5].encode()
     for text in (b"\xa7" + queue, b"\xd9\x07" + queue, b"\xda\x00\x07" + queue):
-        assert narrow == both(b"\xdc\x00\x16" + b"".join(map(wide, fields[:5])) + text
+        assert narrow == both(b"\xdc\x00\x17" + b"".join(map(wide, fields[:5])) + text
                               + b"".join(map(wide, fields[6:])))  # fmt: skip
     last = fields[-1]
     for binary in (b"\xc4\x02" + last, b"\xc5\x00\x02" + last):
-        assert narrow == both(b"\xdc\x00\x16" + b"".join(map(wide, fields[:-1])) + binary)
+        assert narrow == both(b"\xdc\x00\x17" + b"".join(map(wide, fields[:-1])) + binary)
 
 
 def test_a_frame_is_read_from_a_memoryview_and_outlives_its_buffer() -> None:
