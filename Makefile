@@ -43,7 +43,7 @@ demo: setup ## the main job on an embedded Postgres; ends by itself with a table
 	@$(BIN)/mainspring demo
 
 test: setup ## the whole suite, without root or extra servers
-	@$(BIN)/python -m pytest tests -q -p no:benchmark -n 2 --dist loadfile
+	@$(BIN)/python -m pytest tests -q -p no:benchmark -n 3 --dist worksteal
 
 test-faults: setup ## real processes killed, stopped and cut off during bursts, with a table
 	@$(BIN)/python -m pytest tests/faults -q -p no:benchmark -m faults -n 3 --dist worksteal \
