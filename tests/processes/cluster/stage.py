@@ -101,7 +101,7 @@ class Cluster:
         return self.store.add_jobs([job_from(job_in(fields), now_us)])[0]
 
     @property
-    def jobs(self) -> Jobs:
+    def calls(self) -> Jobs:
         """The calls of the command and of a host."""
         return Jobs(self.store)
 
