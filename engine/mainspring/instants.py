@@ -23,7 +23,7 @@ US_PER_DAY: Final = 86_400 * US_PER_S
 INFINITY_US: Final = 2**63 - 1
 """Postgres' timestamp 'infinity': parked, no next occurrence."""
 
-NEVER_US: Final = -(2**63)
+MINUS_INFINITY_US: Final = -(2**63)
 """Postgres' timestamp '-infinity': it did not happen."""
 
 INSTANT_MAX_US: Final = 253_402_300_800 * US_PER_S - 1

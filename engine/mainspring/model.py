@@ -12,7 +12,7 @@ from typing import NewType
 import msgspec
 
 from mainspring.errors import InvalidInput
-from mainspring.instants import NEVER_US
+from mainspring.instants import MINUS_INFINITY_US
 
 JobId = NewType("JobId", int)
 FiringId = NewType("FiringId", int)
@@ -146,7 +146,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     definition: Definition
     anchor_us: int
     is_once: bool
-    timed_us: int = NEVER_US
+    timed_us: int = MINUS_INFINITY_US
     created_us: int
     updated_us: int
     next_us: int | None

@@ -6,7 +6,7 @@ import pytest
 
 from conformance.stage import BEFORE_ALL, HOUR_US, START_US, Stage, ending, new_job
 from mainspring.errors import TermLost
-from mainspring.instants import INFINITY_US, NEVER_US, US_PER_S
+from mainspring.instants import INFINITY_US, MINUS_INFINITY_US, US_PER_S
 from mainspring.model import DstGap, DstOverlap, RunStatus
 from mainspring.store.protocol import Action
 
@@ -82,7 +82,7 @@ def test_a_claim_leases_and_raises_the_fence(stage: Stage) -> None:
         "first_claim": True,
         "claimed_us": START_US + 2 * US_PER_S,
         "anchor_us": START_US,
-        "previous_us": NEVER_US,
+        "previous_us": MINUS_INFINITY_US,
         "timeout_s": 21,
         "grace_s": 22,
         "task": "t",

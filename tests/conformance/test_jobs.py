@@ -9,7 +9,7 @@ from conformance.stage import HOUR_US, START_US, Stage, ending, int64s, new_job
 from mainspring.cron import next_occurrence_us, parse_schedule
 from mainspring.cron.spread import spread
 from mainspring.errors import Conflict, InvalidInput
-from mainspring.instants import NEVER_US
+from mainspring.instants import MINUS_INFINITY_US
 from mainspring.model import (
     Backoff,
     Definition,
@@ -96,7 +96,7 @@ def test_a_definition_is_read_as_it_was_registered(stage: Stage) -> None:
         "is_once": True,
         "created_us": START_US,
         "updated_us": START_US,
-        "timed_us": NEVER_US,
+        "timed_us": MINUS_INFINITY_US,
         "next_us": START_US + HOUR_US,
     }
 

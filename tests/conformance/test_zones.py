@@ -7,13 +7,13 @@ import pytest
 from conformance.stage import HOUR_US, START_US, Stage, ending
 from conformance.test_changes import change_of, read
 from mainspring.errors import TermLost
-from mainspring.instants import INFINITY_US, NEVER_US, US_PER_S
+from mainspring.instants import INFINITY_US, MINUS_INFINITY_US, US_PER_S
 from mainspring.model import DstGap, DstOverlap, FiringId, JobStatus, RunStatus
 from mainspring.store.protocol import Acceptance, Action, Store
 from mainspring.store.zones import CursorMove, ZoneChange, ZoneCount, ZonedCursor
 
 NEXT_US = START_US + HOUR_US
-FIRST = (NEVER_US, 0)
+FIRST = (MINUS_INFINITY_US, 0)
 
 
 def cursors(stage: Stage, after: tuple[int, int] = FIRST, limit: int = 100) -> list[ZonedCursor]:

@@ -18,7 +18,7 @@ import psycopg
 from conformance.stage import HandClock, rows_of
 from mainspring.claim import ClaimBatch
 from mainspring.errors import MainspringError
-from mainspring.instants import NEVER_US
+from mainspring.instants import MINUS_INFINITY_US
 from mainspring.store.memory import MemoryStore
 from mainspring.store.protocol import CompletionAnswer, HolderReading, Starts, Store
 
@@ -31,7 +31,7 @@ SELECT firing_id, job_id, shard, {MICROSECONDS.format("due_at")},
     {MICROSECONDS.format("scheduled_at")}, fence, rev, attempt, attempts_spent, lost_count,
     trigger, catch_up, locked_by, {MICROSECONDS.format("locked_until")},
     {MICROSECONDS.format("started_at")},
-    CASE previous_at WHEN '-infinity' THEN {NEVER_US}
+    CASE previous_at WHEN '-infinity' THEN {MINUS_INFINITY_US}
         ELSE {MICROSECONDS.format("previous_at")} END
 FROM firings ORDER BY firing_id
 """

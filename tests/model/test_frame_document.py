@@ -9,7 +9,7 @@ import numpy as np
 
 from mainspring import _frame, _frame_pure, frame
 from mainspring.claim import ClaimBatch, ClaimRow
-from mainspring.instants import INFINITY_US, NEVER_US
+from mainspring.instants import INFINITY_US, MINUS_INFINITY_US
 
 PAGE = Path(__file__).parents[2] / "docs" / "frame.md"
 NINE_US = 1_780_923_600_000_000
@@ -45,7 +45,7 @@ SECOND = FIRST._replace(
     due_us=NINE_US + 5_000_000,
     fence=12,
     rev=0,
-    previous_us=NEVER_US,
+    previous_us=MINUS_INFINITY_US,
     attempt=2,
     trigger=1,
     catch_up=True,

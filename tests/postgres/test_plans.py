@@ -17,8 +17,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from mainspring.instants import MINUS_INFINITY_US
 from mainspring.store.postgres.arrays import (
-    MINUS_INFINITY_US,
     Bigints,
     Booleans,
     Instant,

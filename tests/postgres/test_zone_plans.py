@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from mainspring.instants import INFINITY_US
+from mainspring.instants import INFINITY_US, MINUS_INFINITY_US
 from mainspring.store.postgres.arrays import (
-    MINUS_INFINITY_US,
     Bigints,
     Booleans,
     Instant,

@@ -18,7 +18,7 @@ from mainspring.core.now import Now
 from mainspring.core.preparation import Leadership, Recipe
 from mainspring.core.requests import Answer, PreparedFrame, Request
 from mainspring.cron import OccurrenceMemo
-from mainspring.instants import NEVER_US, format_instant
+from mainspring.instants import MINUS_INFINITY_US, format_instant
 from mainspring.model import Definition, NewJob
 from mainspring.store.memory import MemoryStore
 from mainspring.store.protocol import Acceptance
@@ -45,7 +45,7 @@ def row(firing_id: int, **changes: Any) -> ClaimRow:
         "first_claim": True,
         "claimed_us": EPOCH_US,
         "anchor_us": EPOCH_US,
-        "previous_us": NEVER_US,
+        "previous_us": MINUS_INFINITY_US,
         "timeout_s": 3,
         "grace_s": 60,
         "task": "work",

@@ -16,7 +16,7 @@ from mainspring.errors import (
     NotFound,
     PreconditionFailed,
 )
-from mainspring.instants import INFINITY_US, NEVER_US, format_instant, parse_instant
+from mainspring.instants import INFINITY_US, MINUS_INFINITY_US, format_instant, parse_instant
 from mainspring.model import DstGap, Job, JobChange, JobId, JobStatus, MissedWindow
 from mainspring.registration import Limits, job_from, job_in
 from mainspring.store.memory import MemoryStore
@@ -74,7 +74,7 @@ def test_a_changed_zone_or_dst_option_counts_as_another_schedule(fields: dict[st
 def test_other_fields_leave_the_times_alone() -> None:
     known = job(payload={"n": 1}, max_retries=5)
     change = update(known, payload={"n": 2}, max_missed=3, name="other", schedule="0 1 * * *")
-    assert (change.scheduled_us, change.due_us, change.timed_us) == (None, None, NEVER_US)
+    assert (change.scheduled_us, change.due_us, change.timed_us) == (None, None, MINUS_INFINITY_US)
     assert change.definition == msgspec.structs.replace(
         known.definition, payload='{"n":2}', max_missed=3, name="other"
     )

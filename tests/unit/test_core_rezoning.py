@@ -20,7 +20,7 @@ from mainspring.core.rezoning import Outcome, Rezoning, rezone_shard, settle
 from mainspring.cron import is_older_version, next_occurrence_us, parse_schedule, tzdata_version
 from mainspring.cron import zone as zone_module
 from mainspring.errors import TermLost
-from mainspring.instants import INFINITY_US, NEVER_US, US_PER_S, parse_instant
+from mainspring.instants import INFINITY_US, MINUS_INFINITY_US, US_PER_S, parse_instant
 from mainspring.model import Definition, FiringId, JobId, JobStatus, NewJob
 from mainspring.store.memory import MemoryStore
 from mainspring.store.zones import CursorMove, ZoneChange, ZonedCursor
@@ -47,9 +47,9 @@ def cursor(scheduled_us: int, schedule: str = "0 9 * * *", **changes: Any) -> Zo
         fence=4,
         due_us=scheduled_us,
         scheduled_us=scheduled_us,
-        previous_us=NEVER_US,
+        previous_us=MINUS_INFINITY_US,
         anchor_us=at("01T00:00"),
-        timed_us=NEVER_US,
+        timed_us=MINUS_INFINITY_US,
         is_started=False,
         is_framed=False,
         is_active=True,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from mainspring.cron import Generations
-from mainspring.instants import NEVER_US, US_PER_S
+from mainspring.instants import MINUS_INFINITY_US, US_PER_S
 
 BURST_US: Final = US_PER_S
 """What is given a time within this long runs at once: a second's share in one go."""
@@ -47,7 +47,7 @@ class CatchUp:
     def __init__(self, rate: float) -> None:
         assert rate > 0, rate
         self._gap_us = US_PER_S / rate
-        self._free_us: float = NEVER_US
+        self._free_us: float = MINUS_INFINITY_US
         self._announced: Generations[int, int] = Generations(ANNOUNCED_MAX)
 
     def take_time(self, now_us: int) -> int | None:

@@ -41,7 +41,7 @@ from mainspring.cron import (
     parse_schedule,
 )
 from mainspring.errors import InvalidSchedule
-from mainspring.instants import INFINITY_US, NEVER_US
+from mainspring.instants import INFINITY_US, MINUS_INFINITY_US
 from mainspring.model import DstGap, DstOverlap
 from mainspring.store.protocol import HolderStore
 from mainspring.store.zones import CursorMove, ZoneCount, ZonedCursor, ZoneStore
@@ -186,7 +186,7 @@ def _walk(
 ) -> bool:
     """Go over all cursors; False if it was stopped."""
     schedules = Schedules()
-    after = (NEVER_US, 0)
+    after = (MINUS_INFINITY_US, 0)
     while not is_stopping():
         page = _settle_page(store, who, walk, schedules, after, page_rows)
         if not page:

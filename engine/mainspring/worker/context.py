@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainspring.frame import Frame
 from mainspring.handlers import Context, RunFacts
-from mainspring.instants import NEVER_US
+from mainspring.instants import MINUS_INFINITY_US
 from mainspring.keys import default_key
 from mainspring.model import format_job_id
 
@@ -25,6 +25,6 @@ def context_of(frame: Frame, index: int) -> Context:
         idempotency_key=frame.key(index) or default_key(format_job_id(job_id), scheduled_us),
         catch_up=frame.catch_up(index),
         trigger=frame.trigger(index),
-        previous_us=None if previous_us == NEVER_US else previous_us,
+        previous_us=None if previous_us == MINUS_INFINITY_US else previous_us,
     )
     return Context(facts)

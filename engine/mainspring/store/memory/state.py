@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from mainspring.errors import TermLost
-from mainspring.instants import NEVER_US, US_PER_DAY
+from mainspring.instants import MINUS_INFINITY_US, US_PER_DAY
 from mainspring.model import DeadLetter, FiringId, HolderId, Job, JobId, Run, RunStatus
 from mainspring.store.memory.order import OrderedKeys
 from mainspring.store.zones import ZoneChange
@@ -44,7 +44,7 @@ class Firing:
     locked_by: HolderId | None = None
     locked_until_us: int | None = None
     started_us: int | None = None
-    previous_us: int = NEVER_US
+    previous_us: int = MINUS_INFINITY_US
 
     @property
     def is_cursor(self) -> bool:

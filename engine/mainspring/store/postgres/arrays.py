@@ -21,12 +21,10 @@ from psycopg import Connection, pq
 from psycopg.abc import Buffer
 from psycopg.adapt import Dumper, Loader
 
-from mainspring.instants import INFINITY_US
+from mainspring.instants import INFINITY_US, MINUS_INFINITY_US
 
 EPOCH_SHIFT_US: Final = 946_684_800_000_000
 """From 1970-01-01 to 2000-01-01, where Postgres counts from."""
-
-MINUS_INFINITY_US: Final = -(2**63)
 
 _INT8_ARRAY_OID: Final = 1016
 _TIMESTAMPTZ_OID: Final = 1184

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from mainspring.clock import sleep_s
-from mainspring.errors import StatementRetry, StoreUnavailable
+from mainspring.errors import StatementRetry, StoreUnavailable, TermLost
 from mainspring.store.outage import Outage, told
 from mainspring.store.postgres.arrays import Instant
 from mainspring.store.postgres.connection import Session, connect
@@ -127,3 +127,14 @@ class Part:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    def _hold(self, session: Session, shard: int, term: int, holder_id: int | None) -> None:
+        """Lock the term until the transaction ends; raises `TermLost`."""
+        held = self._database.execute(
+            session, "hold_term", shard=shard, term=term, holder=holder_id
+        )
+        if not held:
+            raise TermLost(
+                f"term {term} of shard {shard} was lost",
+                hint="Another process leads the shard; drop its firings and campaign again.",
+            )

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mainspring.claim import ClaimBatch, decode_copy
-from mainspring.errors import TermLost
 from mainspring.model import FiringId
 from mainspring.store.postgres.arrays import Bigints, Booleans, Instant, Instants, Integers
 from mainspring.store.postgres.connection import Session
@@ -82,17 +81,6 @@ class PostgresFirings(Part):
         if not len(batch):
             self._database.repeat(lambda session: self._hold(session, shard, term, holder_id))
         return batch
-
-    def _hold(self, session: Session, shard: int, term: int, holder_id: int | None) -> None:
-        """Lock the term until the transaction ends; raises `TermLost`."""
-        held = self._database.execute(
-            session, "hold_term", shard=shard, term=term, holder=holder_id
-        )
-        if not held:
-            raise TermLost(
-                f"term {term} of shard {shard} was lost",
-                hint="Another process leads the shard; drop its firings and campaign again.",
-            )
 
     def sweep_unleased(
         self, shard: int, holder_id: int, *, cursor: tuple[int, int], full: bool, limit: int

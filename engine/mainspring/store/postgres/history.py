@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mainspring.errors import Conflict, NotFound
-from mainspring.instants import INFINITY_US
+from mainspring.instants import INFINITY_US, MINUS_INFINITY_US
 from mainspring.model import DeadLetter, FiringId, JobId, JobStatus, Run, RunStatus, Trigger
-from mainspring.store.postgres.arrays import MINUS_INFINITY_US, Instant
+from mainspring.store.postgres.arrays import Instant
 from mainspring.store.postgres.connection import Session
 from mainspring.store.postgres.database import Part
 from mainspring.store.postgres.shards import LOCK_CLASS_SETUP, SETUP_PARTITIONS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mainspring.errors import TermLost
 from mainspring.instants import INFINITY_US
 from mainspring.model import FiringId
 from mainspring.store.postgres.arrays import Bigints, Booleans, Instant, Instants, Texts
@@ -40,8 +39,7 @@ class PostgresZones(Part):
 
         def work(session: Session) -> set[FiringId]:
             execute = self._database.execute
-            if not execute(session, "hold_term", shard=shard, term=term, holder=None):
-                raise _term_lost(shard, term)
+            self._hold(session, shard, term, None)
             found = execute(
                 session,
                 "move_cursors",
@@ -75,11 +73,8 @@ class PostgresZones(Part):
 
         def work(session: Session) -> None:
             execute = self._database.execute
-            noted = execute(
-                session, "note_zone_version", shard=shard, term=term, to_version=to_version
-            )
-            if not noted:
-                raise _term_lost(shard, term)
+            self._hold(session, shard, term, None)
+            execute(session, "note_zone_version", shard=shard, term=term, to_version=to_version)
             if counts:
                 execute(
                     session,
@@ -97,10 +92,3 @@ class PostgresZones(Part):
     def zone_changes(self, *, limit: int) -> list[ZoneChange]:
         """Return what changes of the zone data did, newest first, then by zone."""
         return [ZoneChange(*row) for row in self._database.rows_of("zone_changes", limit=limit)]
-
-
-def _term_lost(shard: int, term: int) -> TermLost:
-    return TermLost(
-        f"term {term} of shard {shard} was lost",
-        hint="Another process leads the shard; drop its firings and campaign again.",
-    )
